@@ -1,6 +1,6 @@
 """Train a small GPT and watch it in TensorBoard."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dashboard.config import LogConfig
 from data.config import DataConfig, TokenizerConfig
@@ -12,15 +12,15 @@ from training.config import LoopConfig, OptimizerConfig, ScheduleConfig
 class TrainConfig:
     """Every setting of a run, a room at a time."""
 
-    model: ModelConfig = field(default_factory=ModelConfig)
-    position: PositionConfig = field(default_factory=PositionConfig)
-    attention: AttentionConfig = field(default_factory=AttentionConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    train: LoopConfig = field(default_factory=LoopConfig)
-    log: LogConfig = field(default_factory=LogConfig)
+    model: ModelConfig
+    position: PositionConfig
+    attention: AttentionConfig
+    data: DataConfig
+    tokenizer: TokenizerConfig
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    train: LoopConfig
+    log: LogConfig
     run_dir: str | None = None
     resume: str | None = None
     init_from: str | None = None
