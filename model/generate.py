@@ -1,0 +1,134 @@
+"""Text, a token at a time: logits → penalty → temperature → top-k → top-p → min-p → draw.
+
+Shapes: B texts written side by side, n tokens so far, V vocabulary, context_length at most in sight.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.cache import make_cache
+from model.gpt import GPT
+from model.noise import mix
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is drawn. None (or 0 for top_k, 1 for the penalty) switches a step off."""
+
+    temperature: float = 1.0  # 0 = always the likeliest
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        for key, low, high in (
+            ("temperature", 0, 1e6), ("top_k", 0, 2**63), ("top_p", 0, 1), ("min_p", 0, 1),
+            ("repetition_penalty", 1e-3, 1e3),
+        ):
+            value = getattr(self, key)
+            if value is not None and not low <= value <= high:
+                raise ValueError(f"{key}={value}: must be between {low:g} and {high:g}")
+
+
+def penalise(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
+    """Divide positive and multiply negative logits (B, V) of tokens already `seen` (B, V), boolean
+    (Keskar et al. 2019, arXiv 1909.05858)."""
+    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def keep_top_k(logits: Tensor, k: int) -> Tensor:
+    """Hide all but the k likeliest (B, V); a k above V keeps all."""
+    least = logits.topk(min(k, logits.size(-1))).values[:, -1:]
+    return logits.masked_fill(logits < least, float("-inf"))
+
+
+def keep_top_p(logits: Tensor, p: float) -> Tensor:
+    """Hide all but the likeliest tokens whose probabilities first reach p together
+    (Holtzman et al. 2019, arXiv 1904.09751); at least one stays."""
+    ordered, index = logits.sort(-1, descending=True)
+    before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # what the likelier ones have
+    before[:, 0] = -1.0
+    return logits.masked_fill((before >= p).scatter(-1, index, before >= p), float("-inf"))
+
+
+def keep_min_p(logits: Tensor, p: float) -> Tensor:
+    """Hide tokens less than p times as likely as the likeliest (Nguyen et al. 2024, arXiv 2407.01082)."""
+    probabilities = logits.softmax(-1)
+    return logits.masked_fill(probabilities < p * probabilities.amax(-1, keepdim=True), float("-inf"))
+
+
+def draw(logits: Tensor, noise: Tensor | None) -> Tensor:
+    """One id a row, (B, V) → (B,): with exponential noise each is drawn with its probability, since the
+    smallest of E_i / p_i is i with probability p_i; without noise it is the likeliest."""
+    return (logits if noise is None else logits.softmax(-1) / noise).argmax(-1)
+
+
+def choose_next(logits: Tensor, seen: Tensor, noise: Tensor | None, sampling: Sampling) -> Tensor:
+    """The next id (B,) from logits (B, V)."""
+    logits = logits.float()
+    if sampling.repetition_penalty != 1:
+        logits = penalise(logits, seen, sampling.repetition_penalty)
+    if sampling.temperature == 0:
+        return draw(logits, None)
+    logits = logits / sampling.temperature
+    if sampling.top_k:
+        logits = keep_top_k(logits, sampling.top_k)
+    if sampling.top_p:
+        logits = keep_top_p(logits, sampling.top_p)
+    if sampling.min_p:
+        logits = keep_min_p(logits, sampling.min_p)
+    return draw(logits, noise)
+
+
+def window_start(n: int, context_length: int) -> int:
+    """Where the model begins to read a text of n tokens: it moves in jumps of half a window, so that a
+    cache is refilled once a jump. (Sliding a cache is not the same as reading the cropped text.)"""
+    jump = max(1, context_length // 2)
+    return max(0, -(-(n - context_length) // jump) * jump)
+
+
+@torch.inference_mode()
+def generate(
+    model: GPT, prompt: Tensor, max_new_tokens: int, sampling: Sampling | None = None, *,
+    seed: int = 0, cache: bool = True, end: int | None = None,
+) -> Iterator[Tensor]:
+    """Yield the next ids (B,), up to max_new_tokens times, for prompts (B, n ≥ 1).
+
+    Each row draws with its own noise, from (seed, row) alone. Ends early when every row has drawn
+    `end`. With and without `cache` the logits are the same to rounding. A prompt longer than the
+    context is cut to its last tokens, with a warning.
+    """
+    model.check(prompt)
+    sampling = sampling or Sampling()
+    context = model.config.context_length
+    if prompt.size(1) > context:
+        note = f"the prompt has {prompt.size(1)} tokens; the model sees the last {context}"
+        warnings.warn(note, stacklevel=2)
+        prompt = prompt[:, -context:]
+    B, first = prompt.shape
+    ids = torch.empty(B, first + max_new_tokens, dtype=torch.long, device=prompt.device)
+    ids[:, :first] = prompt
+    seen = torch.zeros(B, model.vocab_size, dtype=torch.bool, device=prompt.device).scatter_(1, prompt, True)
+    streams = [torch.Generator().manual_seed(mix(seed, row)) for row in range(B)]
+    done, start, caches = torch.zeros(B, dtype=torch.bool, device=prompt.device), -1, None
+    for n in range(first, first + max_new_tokens):
+        moved = start != window_start(n, context)
+        start = window_start(n, context)
+        if cache and moved:
+            caches = make_cache(model.config, B, device=ids.device, dtype=model.embed.weight.dtype)
+        logits = model(ids[:, start:n] if moved or not cache else ids[:, n - 1 : n], cache=caches)[:, -1]
+        noise = torch.stack([torch.empty(model.vocab_size).exponential_(generator=g) for g in streams])
+        chosen = choose_next(logits, seen, noise.to(logits.device), sampling)
+        if end is not None:
+            chosen = torch.where(done, end, chosen)
+            done |= chosen == end
+        ids[:, n] = chosen
+        seen.scatter_(1, chosen[:, None], True)
+        yield chosen
+        if end is not None and bool(done.all()):
+            return

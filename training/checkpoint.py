@@ -1,0 +1,174 @@
+"""A checkpoint is complete or absent.
+
+    checkpoints/step-00001000/   model.safetensors  config.json
+                                 training_state.safetensors  training_state.json  manifest.json
+    checkpoints/best, last       text files, each naming such a folder
+
+It is written beside, made durable, then renamed; nothing in it is ever unpickled, and no name found in
+a run's folder can lead out of it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from model import weights
+from model.gpt import GPT
+
+NAME = re.compile(r"step-(\d{8,})")
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or the names in a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a text file: all of the new text or all of the old."""
+    beside = path.with_name(path.name + ".tmp")
+    beside.write_text(text, encoding="utf-8")
+    _sync(beside)
+    os.replace(beside, path)
+    _sync(path.parent)
+
+
+def _digest(path: Path) -> dict:
+    with open(path, "rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def folder_of(run: Path, step: int) -> Path:
+    """Where the checkpoint of `step` is, or would be."""
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+def save(run: Path, model: GPT, optimizers: list[torch.optim.Optimizer], state: dict) -> Path:
+    """Write the checkpoint of state["step"] and let `last` name it. OSError when the disk is full;
+    what was saved before is untouched then."""
+    target = folder_of(run, state["step"])
+    beside = target.with_name(f".{target.name}.tmp")
+    if not target.exists():
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        try:
+            weights.save(model, beside)
+            save_file(optimizer_tensors(model, optimizers), beside / "training_state.safetensors")
+            (beside / "training_state.json").write_text(json.dumps(state), encoding="utf-8")
+            manifest = {path.name: _digest(path) for path in sorted(beside.iterdir())}
+            (beside / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+            for path in beside.iterdir():
+                _sync(path)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+        _sync(beside)
+        os.replace(beside, target)
+        _sync(target.parent)
+    _write(target.parent / "last", target.name)
+    return target
+
+
+def mark_best(folder: Path) -> None:
+    """Let `best` name this checkpoint."""
+    _write(folder.parent / "best", folder.name)
+
+
+def prune(run: Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints and those that `best` and `last` name."""
+    named = {named_by(run, pointer) for pointer in ("best", "last")}
+    for folder in steps(run)[:-keep]:
+        if folder not in named:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def steps(run: Path) -> list[Path]:
+    """All checkpoint folders of a run, oldest first."""
+    found = [path for path in (run / "checkpoints").glob("step-*") if NAME.fullmatch(path.name)]
+    return sorted((path for path in found if path.is_dir() and not path.is_symlink()), key=lambda p: p.name)
+
+
+def named_by(run: Path, pointer: str) -> Path | None:
+    """The checkpoint that `best` or `last` names; None if it names nothing that looks like one."""
+    try:
+        name = (run / "checkpoints" / pointer).read_text(encoding="utf-8")[:100].strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return next((folder for folder in steps(run) if folder.name == name), None)
+
+
+def fault(folder: Path) -> str | None:
+    """What is wrong with a checkpoint, in words, or None: every file has its size and checksum."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        for name in ("model.safetensors", "config.json", "training_state.safetensors", "training_state.json"):
+            if (folder / name).is_symlink() or manifest[name] != _digest(folder / name):
+                return f"{name} does not match its checksum"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"manifest.json: {type(error).__name__}: {error}"
+    return None
+
+
+def find(run: Path, which: str = "last", say=lambda line: None) -> Path:
+    """A sound checkpoint: `best`, `last` or a step. Where `best` or `last` is damaged, the newest sound
+    one, saying what was skipped. ValueError when there is none."""
+    folders = steps(run)
+    if not folders:
+        raise ValueError(f"{run} has no checkpoint; run train.py first")
+    if which not in ("best", "last"):
+        chosen = [folder for folder in folders if which.isdecimal() and folder == folder_of(run, int(which))]
+        if not chosen:
+            have = " ".join(str(int(folder.name[5:])) for folder in folders)
+            raise ValueError(f"checkpoint={which}: {run} has best last {have}")
+        if problem := fault(chosen[0]):
+            raise ValueError(f"checkpoint={which}: {problem}")
+        return chosen[0]
+    wanted = named_by(run, which)
+    for folder in ([wanted] if wanted else []) + folders[::-1]:
+        problem = fault(folder)
+        if problem is None:
+            return folder
+        say(f"skipped {folder}: {problem}")
+    raise ValueError(f"{run} has no sound checkpoint")
+
+
+def optimizer_tensors(model: GPT, optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """What the optimizers remember, under "<parameter>/<what>"."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        f"{names[parameter]}/{key}": tensor.detach().cpu()
+        for optimizer in optimizers
+        for parameter, kept in optimizer.state.items()
+        for key, tensor in kept.items()
+    }
+
+
+def restore(folder: Path, model: GPT, optimizers: list[torch.optim.Optimizer]) -> dict:
+    """Put a checkpoint's weights and optimizer state into place; returns its training state.
+
+    ValueError where it does not fit the model."""
+    try:
+        model.load_state_dict(load_file(folder / "model.safetensors"))
+        tensors = load_file(folder / "training_state.safetensors")
+        state = json.loads((folder / "training_state.json").read_text(encoding="utf-8"))
+    except (OSError, RuntimeError, SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{folder}: {error}") from error
+    parameters = dict(model.named_parameters())
+    owner = {p: optimizer for optimizer in optimizers for g in optimizer.param_groups for p in g["params"]}
+    for full_name, tensor in tensors.items():
+        name, key = full_name.rsplit("/", 1)
+        parameter = parameters[name]
+        # the step count of AdamW stays where its fused kernel wants it: on the parameter's device
+        owner[parameter].state[parameter][key] = tensor.to(parameter.device)
+    return state
