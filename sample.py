@@ -1,18 +1,31 @@
-"""Write text with a trained model."""
+"""Write text with a trained model, by default the newest run in runs/
 
+  python sample.py                                    the newest run, from nothing
+  python sample.py prompt='Once upon a time'          in any language, without more quoting than the shell's
+  python sample.py run=runs/my-run checkpoint=0       another run, before it had learned anything
+  python sample.py temperature=0 max_new_tokens=50    always the likeliest token
+  python sample.py num_samples=4 top_p=0.9 seed=7 out=four.txt
+"""
+
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import command
+from settings import Wrong
 
 
 @dataclass
 class SampleConfig:
-    """What to write, and how; 0 or null switches a filter off."""
+    """What to write, and how; null (or 0 for top_k) switches a filter off."""
 
-    run: str | None = None  # default: the newest with a sound checkpoint
+    run: str | None = None  # a run's folder
     checkpoint: str = "best"  # best, last or a step
     prompt: str | None = None
     prompt_file: str | None = None  # - = standard input
     max_new_tokens: int = 300
-    temperature: float = 0.8
+    temperature: float = 0.8  # 0 = always the likeliest token
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
@@ -21,5 +34,144 @@ class SampleConfig:
     num_samples: int = 1
     seed: int = 1
     cache: bool = True
-    out: str | None = None
+    out: str | None = None  # a file
     attention: bool = False
+
+    def __post_init__(self) -> None:
+        if self.prompt is not None and self.prompt_file is not None:
+            raise ValueError("prompt= and prompt_file= exclude each other")
+        for key, least in (("max_new_tokens", 1), ("num_samples", 1), ("seed", 0)):
+            if getattr(self, key) < least:
+                raise ValueError(f"{key}={getattr(self, key)}: must be at least {least}")
+
+
+PROGRAM = command.Program(__file__, __doc__, SampleConfig)
+
+
+def say(line: str) -> None:
+    """Everything that is not text goes to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def open_run(config: SampleConfig) -> tuple[Path, Path]:
+    """The run and its checkpoint. Wrong where there is none, or none that is sound."""
+    from training.checkpoint import find
+
+    if config.run:
+        run = Path(config.run)
+        if not run.is_dir():
+            raise Wrong(f"run={run}: no such folder")
+        return run, find(run, config.checkpoint, say)
+    begun = Path("runs").glob("*/checkpoints/last")
+    for pointer in sorted(begun, key=lambda path: path.stat().st_mtime, reverse=True):
+        run = pointer.parent.parent
+        try:
+            return run, find(run, config.checkpoint, say)
+        except ValueError as error:
+            say(f"skipped {run}: {error}")
+    raise Wrong("there is no run with a checkpoint in runs/; run train.py first, or name one: run=...")
+
+
+def read_prompt(config: SampleConfig) -> str:
+    """The prompt, from wherever it comes; "" if there is none. Wrong where it cannot be read."""
+    if config.prompt_file is None:
+        return config.prompt or ""
+    name = config.prompt_file
+    try:
+        text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Wrong(f"prompt_file={name}: not UTF-8 text at byte {error.start}") from error
+    except OSError as error:
+        raise Wrong(f"prompt_file={name}: {error.strerror}") from error
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def write(config: SampleConfig, prompt: str, folder: Path, out: TextIO) -> tuple[Any, Any, list[int]]:
+    """Print the prompt and what the model makes of it, as it comes: whole characters, up to `stop`.
+
+    Returns the model, its tokenizer and the ids of the first text, prompt included.
+    """
+    import torch
+
+    from data.stream import TextStream
+    from data.tokenizer import Tokenizer
+    from model.generate import Sampling, generate
+    from model.weights import load
+    from training.checkpoint import read_state
+
+    tokenizer = Tokenizer.load(folder.parent.parent / "tokenizer.json")
+    model = load(folder)
+    if tokenizer.vocab_size != model.vocab_size:
+        raise Wrong(f"tokenizer.json has {tokenizer.vocab_size} tokens, the model {model.vocab_size}")
+    begun = tokenizer.encode(prompt).tolist() if prompt else [read_state(folder).start]
+    filters = (config.top_k, config.top_p, config.min_p, config.repetition_penalty)
+    sampling, end = Sampling(config.temperature, *filters), tokenizer.end_of_text
+    ids = [begun] * config.num_samples
+    drawn = generate(
+        model, torch.tensor(ids), config.max_new_tokens, sampling,
+        seed=config.seed, cache=config.cache, end=end,
+    )
+    streams = [TextStream(tokenizer, config.stop) for _ in range(config.num_samples)]
+    texts = [prompt] * config.num_samples
+    out.write(prompt)
+    first = list(begun)
+    for ids in drawn:
+        for number, id in enumerate(ids.tolist()):
+            stream = streams[number]
+            if stream.stopped or id == end:
+                stream.stopped = True
+                continue
+            piece = stream.feed(id)
+            texts[number] += piece
+            if number == 0:
+                first.append(id)
+                out.write(piece)
+                out.flush()
+        if all(stream.stopped for stream in streams):
+            break
+    out.write(streams[0].flush() + "\n")
+    for text, stream in zip(texts[1:], streams[1:], strict=True):
+        out.write(f"---\n{text}{stream.flush()}\n")
+    out.flush()
+    return model, tokenizer, first
+
+
+def keep_maps(run: Path, model, tokenizer, ids: list[int]) -> None:
+    """What the model looked at while it wrote, for TensorBoard, in <run>/samples/<time>/."""
+    import time
+
+    import torch
+
+    from dashboard import heads
+    from dashboard.logger import Logger
+
+    ids = torch.tensor(ids[-model.config.context_length :])
+    maps = model.attention_maps(ids[None])[:, 0]  # (L, H, T, T)
+    logger = Logger(run / "samples" / time.strftime("%Y-%m-%d_%H-%M-%S"))
+    logger.sample(0, "", tokenizer.decode(ids.tolist()))
+    labels = [tokenizer.label(id) for id in ids.tolist()]
+    logger.attention(0, "sample", maps, labels, heads.scores(maps, ids))
+    logger.close()
+    say(f"maps     {run}/samples; tensorboard --logdir {run.resolve().parent}")
+
+
+def main(config: SampleConfig) -> int:
+    prompt = read_prompt(config)
+    run, folder = open_run(config)
+    say(f"{folder}")
+    try:
+        if config.out is None:
+            written = write(config, prompt, folder, sys.stdout)
+        else:
+            with open(config.out, "w", encoding="utf-8", newline="") as out:
+                written = write(config, prompt, folder, out)
+            say(f"written to {config.out}")
+    except OSError as error:
+        raise Wrong(f"out={config.out}: {error.strerror}") from error
+    if config.attention:
+        keep_maps(run, *written)
+    return 0
+
+
+if __name__ == "__main__":
+    command.run(PROGRAM, main)

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -22,8 +23,10 @@ from torch import Tensor
 
 from model import weights
 from model.gpt import GPT
+from training.stopping import State
 
 NAME = re.compile(r"step-(\d{8,})")
+FILES = ("model.safetensors", "config.json", "training_state.safetensors", "training_state.json")
 
 
 def _sync(path: Path) -> None:
@@ -54,10 +57,10 @@ def folder_of(run: Path, step: int) -> Path:
     return run / "checkpoints" / f"step-{step:08d}"
 
 
-def save(run: Path, model: GPT, optimizers: list[torch.optim.Optimizer], state: dict) -> Path:
-    """Write the checkpoint of state["step"] and let `last` name it. OSError when the disk is full;
-    what was saved before is untouched then."""
-    target = folder_of(run, state["step"])
+def save(run: Path, model: GPT, optimizers: list[torch.optim.Optimizer], state: State) -> Path:
+    """Write the checkpoint of state.step and let `last` name it. OSError when the disk is full; what was
+    saved before is untouched then."""
+    target = folder_of(run, state.step)
     beside = target.with_name(f".{target.name}.tmp")
     if not target.exists():
         shutil.rmtree(beside, ignore_errors=True)
@@ -65,7 +68,7 @@ def save(run: Path, model: GPT, optimizers: list[torch.optim.Optimizer], state: 
         try:
             weights.save(model, beside)
             save_file(optimizer_tensors(model, optimizers), beside / "training_state.safetensors")
-            (beside / "training_state.json").write_text(json.dumps(state), encoding="utf-8")
+            (beside / "training_state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
             manifest = {path.name: _digest(path) for path in sorted(beside.iterdir())}
             (beside / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
             for path in beside.iterdir():
@@ -111,9 +114,11 @@ def named_by(run: Path, pointer: str) -> Path | None:
 def fault(folder: Path) -> str | None:
     """What is wrong with a checkpoint, in words, or None: every file has its size and checksum."""
     try:
+        if links := [name for name in (*FILES, "manifest.json") if (folder / name).is_symlink()]:
+            return f"{links[0]} is a link"
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        for name in ("model.safetensors", "config.json", "training_state.safetensors", "training_state.json"):
-            if (folder / name).is_symlink() or manifest[name] != _digest(folder / name):
+        for name in FILES:
+            if manifest[name] != _digest(folder / name):
                 return f"{name} does not match its checksum"
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"manifest.json: {type(error).__name__}: {error}"
@@ -135,7 +140,7 @@ def find(run: Path, which: str = "last", say=lambda line: None) -> Path:
             raise ValueError(f"checkpoint={which}: {problem}")
         return chosen[0]
     wanted = named_by(run, which)
-    for folder in ([wanted] if wanted else []) + folders[::-1]:
+    for folder in dict.fromkeys(([wanted] if wanted else []) + folders[::-1]):
         problem = fault(folder)
         if problem is None:
             return folder
@@ -154,21 +159,27 @@ def optimizer_tensors(model: GPT, optimizers: list[torch.optim.Optimizer]) -> di
     }
 
 
-def restore(folder: Path, model: GPT, optimizers: list[torch.optim.Optimizer]) -> dict:
-    """Put a checkpoint's weights and optimizer state into place; returns its training state.
+def read_state(folder: Path) -> State:
+    """Where the run stood. ValueError where the file is not ours."""
+    try:
+        return State(**json.loads((folder / "training_state.json").read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder}/training_state.json: {error}") from error
+
+
+def restore(folder: Path, model: GPT, optimizers: list[torch.optim.Optimizer]) -> State:
+    """Put a checkpoint's weights and optimizer memory into place; returns where the run stood.
 
     ValueError where it does not fit the model."""
     try:
         model.load_state_dict(load_file(folder / "model.safetensors"))
         tensors = load_file(folder / "training_state.safetensors")
-        state = json.loads((folder / "training_state.json").read_text(encoding="utf-8"))
-    except (OSError, RuntimeError, SafetensorError, json.JSONDecodeError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{folder}: {error}") from error
     parameters = dict(model.named_parameters())
     owner = {p: optimizer for optimizer in optimizers for g in optimizer.param_groups for p in g["params"]}
     for full_name, tensor in tensors.items():
         name, key = full_name.rsplit("/", 1)
         parameter = parameters[name]
-        # the step count of AdamW stays where its fused kernel wants it: on the parameter's device
         owner[parameter].state[parameter][key] = tensor.to(parameter.device)
-    return state
+    return read_state(folder)

@@ -1,15 +1,62 @@
-"""When a run ends: the limits that were set, a signal, or numbers that are no longer numbers."""
+"""What a run knows of itself, and when it ends."""
 
 import signal
 import time
+from dataclasses import dataclass, field
 
 from training.config import LoopConfig
+
+
+@dataclass
+class State:
+    """Where a run stands: with the weights and the optimizer's memory, all it takes to go on."""
+
+    fingerprint: str = ""  # of the text
+    start: int = 0  # the token a text begins with when there is no prompt
+    step: int = 0  # finished steps
+    tokens: int = 0
+    seconds: float = 0.0  # spent in training steps
+    wall: float = 0.0  # since the process started, evaluation aside
+    val_loss: float | None = None
+    val_step: int | None = None  # when that was
+    best_val_loss: float | None = None
+    best_step: int = 0
+    waited: int = 0  # evaluations since the best
+    heads: list = field(default_factory=list)  # [step, scores] of each time they were looked at
+
+    def stepped(self, tokens: int, seconds: float) -> None:
+        """Take note of a training step."""
+        self.step += 1
+        self.tokens += tokens
+        self.seconds += seconds
+
+    def evaluated(self, val_loss: float) -> bool:
+        """Take note of a validation loss; True when it is the best so far."""
+        self.val_loss, self.val_step = val_loss, self.step
+        if self.best_val_loss is not None and val_loss >= self.best_val_loss:
+            self.waited += 1
+            return False
+        self.best_val_loss, self.best_step, self.waited = val_loss, self.step, 0
+        return True
+
+
+def ended(config: LoopConfig, state: State, minutes: float) -> str | None:
+    """Which limit has been reached, in words, or None; whichever comes first ends the run."""
+    if state.step >= config.max_steps:
+        return f"all {config.max_steps} steps done"
+    if config.target_loss is not None and (state.best_val_loss or float("inf")) <= config.target_loss:
+        return f"val loss {state.best_val_loss:.4f} reached train.target_loss={config.target_loss}"
+    if config.patience is not None and state.waited >= config.patience:
+        return f"no better val loss in {state.waited} evaluations (train.patience)"
+    if config.max_minutes is not None and minutes >= config.max_minutes:
+        return f"train.max_minutes={config.max_minutes} are over, before the learning rate finished its decay"
+    return None
 
 
 class Interrupted:
     """Ctrl-C or SIGTERM, remembered until the step is finished; a second one stops at once.
 
-    A context manager: the handlers are put back on leaving.
+    A context manager: the handlers that were there come back on leaving.
     """
 
     def __enter__(self) -> "Interrupted":
@@ -27,31 +74,6 @@ class Interrupted:
             signal.signal(number, handler)
 
 
-class Limits:
-    """Which of the limits has been reached; whichever comes first ends the run.
-
-    `best` and `waited` (evaluations since it) are the state, kept in the checkpoint.
-    """
-
-    def __init__(self, config: LoopConfig, best: float = float("inf"), waited: int = 0) -> None:
-        self.config, self.best, self.waited = config, best, waited
-        self.started = time.monotonic()
-
-    def evaluated(self, val_loss: float) -> bool:
-        """Take note of a validation loss; True when it is the best so far."""
-        better = val_loss < self.best
-        self.best, self.waited = min(val_loss, self.best), 0 if better else self.waited + 1
-        return better
-
-    def reached(self, step: int) -> str | None:
-        """Why to stop after `step` steps, in words, or None."""
-        config = self.config
-        if step >= config.max_steps:
-            return f"all {config.max_steps} steps done"
-        if config.target_loss is not None and self.best <= config.target_loss:
-            return f"val loss {self.best:.4f} reached the target {config.target_loss}"
-        if config.patience is not None and self.waited >= config.patience:
-            return f"no better val loss in {self.waited} evaluations"
-        if config.max_minutes is not None and time.monotonic() - self.started >= 60 * config.max_minutes:
-            return f"{config.max_minutes} minutes are over; the learning rate had not finished its decay"
-        return None
+def minutes_since(started: float) -> float:
+    """Minutes since a time.perf_counter() reading."""
+    return (time.perf_counter() - started) / 60

@@ -1,0 +1,50 @@
+"""One step of training: gradients of a batch, clipped, then better weights."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from model.noise import mix
+from training.evaluate import loss_of
+
+
+class NotFinite(ArithmeticError):
+    """A loss or a gradient is no longer a number; the weights have not been touched."""
+
+
+def train_step(
+    model: nn.Module,
+    optimizers: list[torch.optim.Optimizer],
+    x: Tensor,
+    y: Tensor,
+    *,
+    step: int,
+    seed: int,
+    factor: float,
+    grad_accum: int = 1,
+    grad_clip: float | None = None,
+    dtype: str = "float32",
+) -> tuple[float, float]:
+    """The loss of the guesses for y (B, T) after x (B, T), and its gradient's norm; one update is made.
+
+    The batch is computed in `grad_accum` equal pieces: the same gradient as in one, with less memory.
+    Every learning rate is its `initial_lr` times `factor`. Dropout's noise is a function of (seed,
+    step, piece). NotFinite, before the weights are touched, where training has blown up.
+    """
+    total = 0.0
+    pieces = zip(x.chunk(grad_accum), y.chunk(grad_accum), strict=True)
+    for piece, (ids, targets) in enumerate(pieces):
+        torch.manual_seed(mix(seed, step, piece))
+        loss = loss_of(model, ids, targets, dtype) / grad_accum
+        loss.backward()
+        total += loss.item()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), grad_clip or math.inf).item()
+    if not (math.isfinite(total) and math.isfinite(norm)):
+        raise NotFinite(f"step {step + 1}: loss {total}, gradient norm {norm}")
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor
+        optimizer.step()
+        optimizer.zero_grad()
+    return total, norm

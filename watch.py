@@ -1,0 +1,201 @@
+"""What is looked at while a model trains, and when.
+
+    each step          a line in metrics.jsonl, a point on the curves (after the first hundred: every tenth)
+    eval_every         the loss on the whole validation split, attention images; a checkpoint if it is best
+    attention_every    what every head does with two probes; more often early on, when heads form
+    sample_every       text that the model writes
+    checkpoint_every   everything it takes to go on
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from dashboard import heads
+from dashboard.logger import Logger
+from dashboard.terminal import Progress
+from data.batches import validation_windows
+from data.store import TokenStore
+from model.generate import Sampling, generate
+from model.gpt import GPT
+from settings import save_config
+from training import checkpoint, speed
+from training.evaluate import bits_per_byte, evaluate
+from training.stopping import State
+
+PROBE_TOKENS = 128
+EVAL_TOKENS = 8192  # in a batch of validation: large batches are quick
+SAMPLE_TOKENS = 200
+
+
+def steps_to_look(max_steps: int, every: int, most: int = 64) -> set[int]:
+    """0, 1, 2, 5, 10, 20, 50, … below `every`, then its multiples (of a multiple of it, where they would
+    be more than `most`), and the last step."""
+    if not every:
+        return set()
+    early = {0} | {digit * 10**power for power in range(9) for digit in (1, 2, 5)}
+    early = {step for step in early if step < min(every, max_steps)}
+    every *= max(1, -(-max_steps // (every * (most - 1 - len(early)))))
+    return early | set(range(every, max_steps, every)) | {max_steps}
+
+
+class Watch:
+    """Looks at a model in training and writes what it sees into the run's folder; leaving closes it.
+
+    `started` is the time.perf_counter() reading from which `wall` counts.
+    """
+
+    def __init__(
+        self, config, folder: Path, text: TokenStore, model: GPT, state: State, started: float
+    ) -> None:
+        self.config, self.folder, self.text = config, folder, text
+        self.probes = make_probes(text, config.model.context_length)
+        self.looks = steps_to_look(config.train.max_steps, config.log.attention_every)
+        self.operations = speed.operations(model)
+        self.peak = speed.matrix_peak(config.train.device, config.train.dtype)
+        self.logger = Logger(folder, resume_step=state.step if config.resume else None)
+        self.logger.config((folder / "config.yaml").read_text(encoding="utf-8"))
+        self.progress = Progress(config.train.max_steps, state.step)
+        self.started = started - state.wall  # as if earlier processes had been this one
+        self.aside = 0.0  # seconds of looking, which are on neither clock
+        self.logged = (state.tokens, state.seconds)
+        self.rate: float | None = None  # tokens a second
+        self.sample = ""
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.logger.close()
+
+    def write(self, state: State, values: dict[str, float]) -> None:
+        """A line of metrics, with the clocks."""
+        state.wall = time.perf_counter() - self.started - self.aside
+        clocks = {"seconds": round(state.seconds, 3), "wall": round(state.wall, 3)}
+        self.logger.scalars(state.step, values, tokens=state.tokens, **clocks)
+
+    def stepped(self, state: State, loss: float, norm: float, lr: float) -> None:
+        """After a training step."""
+        if state.step <= 100 or state.step % 10 == 0:
+            tokens, seconds = self.logged
+            self.logged = state.tokens, state.seconds
+            self.rate = (state.tokens - tokens) / (state.seconds - seconds)
+            speeds = {"tokens_per_second": self.rate, "mfu": self.rate * self.operations / self.peak}
+            values = {"train/loss": loss, "train/lr": lr, "train/grad_norm": norm}
+            self.write(state, values | {f"speed/{name}": value for name, value in speeds.items()})
+        self.progress.step(state.step, loss, self.rate)
+
+    def look(self, model: GPT, optimizers: list[Optimizer], state: State) -> None:
+        """Before the first step and after each: whatever is due."""
+        train, log, step = self.config.train, self.config.log, state.step
+
+        def due(every: int) -> bool:
+            return bool(every) and (step % every == 0 or step == train.max_steps)
+
+        best = False
+        with self.aside_in_eval_mode(model):
+            if due(train.eval_every):
+                best = self.evaluate(model, state)
+            if step in self.looks:
+                self.look_at_heads(model, state, draw=due(train.eval_every))
+            if due(log.sample_every):
+                self.write_sample(model, state)
+            if best or due(train.checkpoint_every):
+                self.save(model, optimizers, state, best)
+
+    def finish(self, model: GPT, optimizers: list[Optimizer], state: State, hurry: bool) -> None:
+        """After the last step: what the regular intervals have not done. In a `hurry` only save."""
+        with self.aside_in_eval_mode(model):
+            saved = checkpoint.folder_of(self.folder, state.step).exists()
+            best = not (hurry or saved or state.val_step == state.step) and self.evaluate(model, state)
+            self.save(model, optimizers, state, best)
+
+    @contextmanager
+    def aside_in_eval_mode(self, model: GPT):
+        begun = time.perf_counter()
+        model.eval()
+        yield
+        model.train()
+        self.aside += time.perf_counter() - begun
+
+    def evaluate(self, model: GPT, state: State) -> bool:
+        """The loss of the whole validation split; True when it is the best so far."""
+        train, length = self.config.train, self.config.model.context_length
+        windows = validation_windows(self.text.validation, length, EVAL_TOKENS)
+        nats = evaluate(model, windows, device=train.device, dtype=train.dtype)
+        best = state.evaluated(nats)
+        text = self.text
+        bits = bits_per_byte(nats, len(text.validation) - 1, text.bytes["validation"], text.unknown_bytes)
+        self.write(state, {"val/loss": nats, "val/bpb": bits})
+        self.progress.evaluated(state.step, nats, best, self.rate)
+        if self.config.log.histograms:
+            self.logger.histograms(state.step, {f"weights/{n}": p for n, p in model.named_parameters()})
+        return best
+
+    def look_at_heads(self, model: GPT, state: State, draw: bool) -> None:
+        """What every head does with the probes, as numbers, and as images if `draw`."""
+        device, maps = self.config.train.device, {}
+        for name, ids in self.probes.items():
+            maps[name] = model.attention_maps(ids[None].to(device))[:, 0].cpu()  # (L, H, T, T)
+        scores = heads.probe_scores({name: (maps[name], ids) for name, ids in self.probes.items()})
+        self.write(state, heads.layer_maxima(scores))
+        state.heads.append([state.step, {name: rounded(score) for name, score in scores.items()}])
+        if draw:
+            for name, ids in self.probes.items():
+                labels = [self.text.tokenizer.label(token) for token in ids.tolist()]
+                self.logger.attention(state.step, name, maps[name], labels, scores)
+
+    def write_sample(self, model: GPT, state: State) -> None:
+        """What the model writes by itself."""
+        prompt = torch.tensor([[state.start]], device=self.config.train.device)
+        drawn = generate(model, prompt, SAMPLE_TOKENS, Sampling(temperature=0.8), seed=self.config.train.seed)
+        self.sample = self.text.tokenizer.decode([int(ids) for ids in drawn])
+        self.logger.sample(state.step, "", self.sample)
+
+    def save(self, model: GPT, optimizers: list[Optimizer], state: State, best: bool) -> None:
+        """A checkpoint; what is logged must not be younger than what can be gone on from."""
+        self.logger.flush()
+        saved = checkpoint.save(self.folder, model, optimizers, state)
+        if best:
+            checkpoint.mark_best(saved)
+        checkpoint.prune(self.folder, self.config.train.keep)
+
+
+def make_probes(text: TokenStore, context_length: int) -> dict[str, Tensor]:
+    """Two texts (T,): a fixed passage of the validation text, and random tokens, repeated."""
+    length = min(PROBE_TOKENS, context_length)
+    end = text.tokenizer.end_of_text
+    repeats = heads.repeated_tokens(text.tokenizer.vocab_size, length, 0, () if end is None else (end,))
+    return {"text": torch.from_numpy(text.validation[:length].astype("int64")), "repeats": repeats}
+
+
+def rounded(score: Tensor) -> list[list[float]]:
+    """(L, H) as plain data."""
+    return [[round(value, 4) for value in row] for row in score.tolist()]
+
+
+def heads_in_words(state: State) -> list[str]:
+    """What the heads do at the last look, and since when."""
+    history = [(step, {n: torch.tensor(s) for n, s in scores.items()}) for step, scores in state.heads]
+    return heads.describe(history)
+
+
+def announce(folder: Path, say: Callable[[str], None]) -> None:
+    """What to open, and what to look for."""
+    say(f"run      {folder}")
+    say(f"open     tensorboard --logdir {folder.resolve().parent}")
+    say("watch    Scalars: train and val loss fall together; when val rises alone, the model learns by heart")
+    say("         Images: a bright diagonal one below the corner is a head that looks at the previous token")
+    say("         Text: what the model writes, from noise to sentences")
+
+
+def begin(config, folder: Path, text: TokenStore, words: Sequence[str]) -> None:
+    """Write what a run's folder holds from the start: its settings and its tokenizer."""
+    save_config(config, folder / "config.yaml", " ".join(["python train.py", *words]))
+    if not config.resume:
+        text.tokenizer.save(folder / "tokenizer.json")
