@@ -24,7 +24,9 @@ class Logger:
     """
 
     def __init__(self, folder: Path, *, resume_step: int | None = None) -> None:
-        path = Path(folder) / "metrics.jsonl"
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "metrics.jsonl"
         if resume_step is not None:
             _keep_until(path, resume_step)
         # Line by line, so that whoever reads along never waits for a buffer.
@@ -59,8 +61,8 @@ class Logger:
     ) -> None:
         """A picture per layer of a probe's `(L, H, T, T)` weights; see `attention_image`.
 
-        TensorBoard keeps ten pictures of a tag, picked at random, unless started with
-        `--samples_per_plugin=images=0`: draw few. A layer takes about a tenth of a second.
+        Draw few: a layer takes about a tenth of a second, and TensorBoard keeps ten pictures of a tag, the
+        last and nine at random, unless started with `--samples_per_plugin=images=0`.
         """
         for layer, maps in enumerate(weights):
             picture = attention_image(maps, labels, scores, layer, f"Layer {layer} · {probe} · step {step}")

@@ -96,6 +96,11 @@ def test_resuming_before_the_first_line_was_written(tmp_path):
     assert [line["step"] for line in read_metrics(tmp_path)] == [10]
 
 
+def test_the_folder_is_made(tmp_path):
+    Logger(tmp_path / "samples" / "now").close()
+    assert read_metrics(tmp_path / "samples" / "now") == []
+
+
 def test_a_second_new_run_in_the_same_folder_is_refused(tmp_path):
     Logger(tmp_path).close()
     with pytest.raises(FileExistsError):
