@@ -275,23 +275,26 @@ def run(program: Program, main: Callable[[Any], int | None], words: list[str] | 
 def act(program: Program, main: Callable[[Any], int | None], words: list[str]) -> int | None:
     """What the words ask for."""
     if "--help" in words or "-h" in words:
-        print(help_text(program))
-        return 0
-    words, sweeping, showing = list(words), False, False
-    for option in ("-m", "--multirun"):
-        sweeping = sweeping or option in words
-        words = [word for word in words if word != option]
-    if "--cfg" in words:
+        return show(help_text(program))
+    sweeping, showing = bool({"-m", "--multirun"} & set(words)), "--cfg" in words
+    words = [word for word in words if word not in ("-m", "--multirun")]
+    if showing:
         at = words.index("--cfg")
         if words[at + 1 : at + 2] != ["job"]:
             raise Wrong("--cfg: only --cfg job is known here")
         del words[at : at + 2]
-        showing = True
     if sweeping and "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         raise Wrong("-m starts one process after the other, torchrun several at once; use one of them")
     jobs = sweep(program, words) if sweeping else [words]
     configs = [configure(program, job) for job in jobs]
     if showing:
-        print("---\n".join(as_yaml(asdict(config)) for config in configs), end="")
-        return 0
+        return show("---\n".join(as_yaml(asdict(config)) for config in configs).rstrip())
     return run_jobs(program, jobs) if sweeping else main(configs[0])
+
+
+def show(page: str) -> None:
+    """Print what may be piped into `head`, which closes the pipe when it has enough."""
+    try:
+        print(page, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit would fail again
