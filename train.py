@@ -98,7 +98,9 @@ def set_up(config: TrainConfig, words: Sequence[str], say: Callable[[str], None]
     if resumed:  # the words stay those it was trained on
         tokenizer = replace(tokenizer, path=str(resumed / "tokenizer.json"))
     text = prepare(config.data, tokenizer, say)
-    check_length(text, config.model.context_length)
+    for line in text.summary().splitlines():
+        say(f"text     {line}")
+    check_length(len(text.train), len(text.validation), config.model.context_length)
     batches = Batches(text.train, loop.batch_size, config.model.context_length, loop.seed)
 
     # ids → logits

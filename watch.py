@@ -29,6 +29,7 @@ from training.evaluate import bits_per_byte, evaluate
 from training.stopping import State
 
 PROBE_TOKENS = 128
+DRAWN_TOKENS = 32  # what a picture has room for
 EVAL_TOKENS = 8192  # in a batch of validation: large batches are quick
 SAMPLE_TOKENS = 200
 
@@ -54,7 +55,8 @@ class Watch:
         self, config, folder: Path, text: TokenStore, model: GPT, state: State, started: float
     ) -> None:
         self.config, self.folder, self.text = config, folder, text
-        self.probes = make_probes(text, config.model.context_length)
+        self.probes = make_probes(text, min(PROBE_TOKENS, config.model.context_length))
+        self.drawn = make_probes(text, min(DRAWN_TOKENS, config.model.context_length))
         self.looks = steps_to_look(config.train.max_steps, config.log.attention_every)
         self.operations = speed.operations(model)
         self.peak = speed.matrix_peak(config.train.device, config.train.dtype)
@@ -139,16 +141,17 @@ class Watch:
 
     def look_at_heads(self, model: GPT, state: State, draw: bool) -> None:
         """What every head does with the probes, as numbers, and as images if `draw`."""
-        device, maps = self.config.train.device, {}
+        device, seen = self.config.train.device, {}
         for name, ids in self.probes.items():
-            maps[name] = model.attention_maps(ids[None].to(device))[:, 0].cpu()  # (L, H, T, T)
-        scores = heads.probe_scores({name: (maps[name], ids) for name, ids in self.probes.items()})
+            seen[name] = model.attention_maps(ids[None].to(device))[:, 0].cpu(), ids  # (L, H, T, T), (T,)
+        scores = heads.probe_scores(seen)
         self.write(state, heads.layer_maxima(scores))
         state.heads.append([state.step, {name: rounded(score) for name, score in scores.items()}])
         if draw:
-            for name, ids in self.probes.items():
+            for name, ids in self.drawn.items():
                 labels = [self.text.tokenizer.label(token) for token in ids.tolist()]
-                self.logger.attention(state.step, name, maps[name], labels, scores)
+                maps = model.attention_maps(ids[None].to(device))[:, 0].cpu()
+                self.logger.attention(state.step, name, maps, labels, scores)
 
     def write_sample(self, model: GPT, state: State) -> None:
         """What the model writes by itself."""
@@ -166,9 +169,8 @@ class Watch:
         checkpoint.prune(self.folder, self.config.train.keep)
 
 
-def make_probes(text: TokenStore, context_length: int) -> dict[str, Tensor]:
-    """Two texts (T,): a fixed passage of the validation text, and random tokens, repeated."""
-    length = min(PROBE_TOKENS, context_length)
+def make_probes(text: TokenStore, length: int) -> dict[str, Tensor]:
+    """Two texts (length,): a fixed passage of the validation text, and random tokens, repeated."""
     end = text.tokenizer.end_of_text
     repeats = heads.repeated_tokens(text.tokenizer.vocab_size, length, 0, () if end is None else (end,))
     return {"text": torch.from_numpy(text.validation[:length].astype("int64")), "repeats": repeats}
