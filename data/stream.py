@@ -1,0 +1,47 @@
+"""Text as it is being generated: whole characters only, up to a stop string."""
+
+from data.tokenizer import Tokenizer
+
+PARTIAL = "\ufffd"  # how decoding writes bytes that are no character, or not yet
+
+
+class TextStream:
+    """Ids in, text out: the pieces from `feed` and `flush`, joined, are `decode` of all the ids, cut
+    before the first `stop`. Bytes of an unfinished character wait, and so does what may become `stop`."""
+
+    def __init__(self, tokenizer: Tokenizer, stop: str | None = None):
+        self.tokenizer, self.stop = tokenizer, stop
+        self.stopped = False
+        self._ids: list[int] = []  # the last one shown, which some decoders need to see, and those after it
+        self._shown = 0  # characters of these ids that have been passed on
+        self._held = ""  # text that may be the beginning of `stop`
+
+    def feed(self, id: int) -> str:
+        self._ids.append(int(id))
+        text = self.tokenizer.decode(self._ids)
+        if text.endswith(PARTIAL):
+            return ""
+        new = text[self._shown :]
+        self._ids = self._ids[-1:]
+        self._shown = len(self.tokenizer.decode(self._ids))
+        return self._until_stop(new)
+
+    def flush(self) -> str:
+        """What is still waiting, when no more ids will come."""
+        text = self._until_stop(self.tokenizer.decode(self._ids)[self._shown :]) + self._held
+        self._ids, self._shown, self._held = [], 0, ""
+        return text
+
+    def _until_stop(self, new: str) -> str:
+        if self.stopped or not self.stop:
+            return "" if self.stopped else new
+        text = self._held + new
+        before, found, _ = text.partition(self.stop)
+        if found:
+            self.stopped, self._held = True, ""
+            return before
+        waiting = min(len(text), len(self.stop) - 1)
+        while not self.stop.startswith(text[len(text) - waiting :]):
+            waiting -= 1
+        self._held = text[len(text) - waiting :]
+        return text[: len(text) - waiting]
