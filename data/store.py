@@ -85,6 +85,8 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], N
     """
     os.environ.setdefault("RAYON_NUM_THREADS", str(data.num_proc))  # the threads inside `tokenizers`
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # else it warns whenever somebody forks
+    if data.source == "hub":
+        say(f"looking up {data.name} on the Hugging Face Hub")
     corpus = open_corpus(data)
     given = Tokenizer.load(tokenizer.path) if tokenizer.path else None
     folder = _place(corpus, tokenizer, given)
@@ -157,6 +159,11 @@ def _build(
                 unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+    if given is None and config.name == "bpe" and tokenizer.vocab_size != config.vocab_size:
+        say(
+            f"the tokenizer has {tokenizer.vocab_size:,} tokens, not {config.vocab_size:,}: "
+            "nothing else in the text repeats"
+        )
     say(f"text prepared in {time.monotonic() - started:.1f} s and kept in {folder}")
 
 
@@ -167,11 +174,6 @@ def _learn(corpus: Corpus, config: TokenizerConfig, say: Callable) -> Tokenizer:
         config, (progress.past(chunk.text) for split, chunk in corpus.chunks() if split == "train")
     )
     progress.end()
-    if config.name == "bpe" and tokenizer.vocab_size != config.vocab_size:
-        say(
-            f"the tokenizer has {tokenizer.vocab_size:,} tokens, not {config.vocab_size:,}: "
-            "nothing else in the text repeats"
-        )
     return tokenizer
 
 
