@@ -62,7 +62,7 @@ class Logger:
         """A picture per layer of a probe's `(L, H, T, T)` weights; see `attention_image`.
 
         Draw few: a layer takes about a tenth of a second, and TensorBoard keeps ten pictures of a tag, the
-        last and nine at random, unless started with `--samples_per_plugin=images=0`.
+        last and nine at random, unless started with `--samples_per_plugin=images=100`.
         """
         for layer, maps in enumerate(weights):
             picture = attention_image(maps, labels, scores, layer, f"Layer {layer} · {probe} · step {step}")

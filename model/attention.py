@@ -15,10 +15,8 @@ from torch import Tensor, nn
 
 
 def hidden_keys(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
-    """True where a query may not look: `mask`, or-ed with the keys that come after the query.
-
-    The T queries are the last T of the S positions, so query t stands at position t + (S − T).
-    """
+    """True where a query may not look: `mask`, or-ed with the keys that come after the query. The T
+    queries are the last T of the S positions, so query t stands at position t + (S − T)."""
     if mask is not None and mask.dtype != torch.bool:
         raise ValueError(f"mask must be boolean, True = hidden; it is {mask.dtype} (is it a bias?)")
     T, S = q.size(-2), k.size(-2)
@@ -34,9 +32,9 @@ def scaled_dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     """softmax(q kᵀ / √D + bias) v, and the weights before dropout: the definition.
 
-    q (B, H, T, D), k and v (B, H, S, D); mask, boolean, True = hidden, and bias broadcast to
-    (B, H, T, S). Why √D: the dot product of two random vectors has variance D, and a softmax of
-    large scores is a step whose gradient vanishes. A row that sees nothing is all zeros.
+    q (B, H, T, D), k and v (B, H, S, D); mask, boolean, True = hidden, and bias broadcast to (B, H, T, S).
+    Why √D: the dot product of two random vectors has variance D, and a softmax of large scores is a step
+    whose gradient vanishes. A row that sees nothing is all zeros.
     """
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, H, T, S)
     if bias is not None:
@@ -70,12 +68,9 @@ def fused_attention(
 
 
 class MultiHeadAttention(nn.Module):
-    """H attentions side by side, each on its own D of the features, mixed by `out`.
-
-    One fused `qkv` Linear makes all three projections. `q_norm` and `k_norm` act on each head's
-    vectors; `attend` is one of the two functions above.
-    """
-
+    """H attentions side by side, each on its own D of the features, mixed by `out`. One fused Linear,
+    `qkv`, makes all three projections; `q_norm` and `k_norm` act on each head's vectors; `attend` is one
+    of the two functions above."""
     def __init__(
         self, d_model: int = 512, n_heads: int = 8, *, d_head: int | None = None, bias: bool = True,
         q_norm: nn.Module | None = None, k_norm: nn.Module | None = None,
@@ -115,20 +110,19 @@ class MultiHeadAttention(nn.Module):
 
 
 def _demo() -> None:
+    """Five words, the three steps, and the weights."""
     words = ["the", "cat", "saw", "the", "dog"]
     torch.manual_seed(2)
-    vector = {word: torch.randn(8) for word in words}
-    x = torch.stack([vector[word] for word in words])  # (T, D): here each word is its own q, k and v
-    q = k = v = x[None, None]  # (B, H, T, D)
+    vectors = torch.randn(5, 8)[[0, 1, 2, 0, 4]]  # (T, D): each word is its own q, k and v
+    q = k = v = vectors[None, None]  # (B, H, T, D)
+    out, attn = scaled_dot_product_attention(q, k, v, causal=True)
     print("Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V, for five words that may look back but not ahead\n")
     print("1. scores   Q Kᵀ / √d_k         how well each query (row) matches each key (column)")
     print("2. weights  softmax(scores)     with -inf where a key is hidden; each row sums to 1")
     print("3. output   weights · V         the mean of the values under those weights\n")
-    out, attn = scaled_dot_product_attention(q, k, v, causal=True)
-    print("weights   " + "".join(f"{word:>7}" for word in words) + "      sum")
+    print("weights  " + "".join(f"{word:>7}" for word in words) + "      sum")
     for word, row in zip(words, attn[0, 0], strict=True):
-        cells = "".join(f"{weight:7.2f}" if weight else "      ·" for weight in row.tolist())
-        print(f"{word:>9} {cells}{row.sum():9.2f}")
+        print(f"{word:>9}" + "".join(f"{w:7.2f}" if w else "      ·" for w in row) + f"{row.sum():9.2f}")
     error = (out - fused_attention(q, k, v, causal=True)[0]).abs().max()
     print(f"\nThe second “the” finds the first: same word, same key. Fused kernel differs by {error:.0e}.")
 

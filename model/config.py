@@ -25,7 +25,6 @@ def between(key: str, value: float | None, least: float, most: float = float("in
 class ModelConfig:
     """The decoder. `d_head` and `d_ff` left empty become d_model / n_heads and 4 d_model
     (swiglu, which has a third matrix: 8/3 d_model, rounded up to 64)."""
-
     n_layers: int = 4
     n_heads: int = 4
     d_model: int = 128
@@ -53,10 +52,8 @@ class ModelConfig:
         between("model.norm_eps", self.norm_eps, 1e-12, 0.1)
         if self.d_head is None:
             if self.d_model % self.n_heads:
-                raise ValueError(
-                    f"model.n_heads={self.n_heads} does not divide model.d_model={self.d_model}; "
-                    "change one of them, or set model.d_head"
-                )
+                misfit = f"model.n_heads={self.n_heads} does not divide model.d_model={self.d_model}"
+                raise ValueError(f"{misfit}; change one of them, or set model.d_head")
             self.d_head = self.d_model // self.n_heads
         if self.d_ff is None:
             swiglu = -(-8 * self.d_model // (3 * 64)) * 64
@@ -68,7 +65,6 @@ class ModelConfig:
 @dataclass
 class PositionConfig:
     """How order reaches the model; `theta` is RoPE's base and belongs to it alone."""
-
     name: str = "rope"
     theta: float | None = None
 
@@ -84,7 +80,6 @@ class PositionConfig:
 @dataclass
 class AttentionConfig:
     """Which of the two equal computations runs: the fused kernel or the definition."""
-
     name: str = "fused"
 
     def __post_init__(self) -> None:
@@ -94,8 +89,6 @@ class AttentionConfig:
 def check_fit(model: ModelConfig, position: PositionConfig) -> None:
     """Refuse widths that an encoding cannot work with, naming both."""
     if position.name == "rope" and model.d_head % 2:
-        raise ValueError(f"position=rope rotates pairs, so model.d_head={model.d_head} must be even")
+        raise ValueError(f"position=rope rotates pairs: model.d_head={model.d_head} is odd")
     if position.name == "sinusoidal" and model.d_model % 2:
-        raise ValueError(
-            f"position=sinusoidal pairs sine and cosine, so model.d_model={model.d_model} must be even"
-        )
+        raise ValueError(f"position=sinusoidal pairs sine and cosine: model.d_model={model.d_model} is odd")

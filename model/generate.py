@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from model.cache import make_cache
+from model.config import between
 from model.gpt import GPT
 from model.noise import mix
 
@@ -18,7 +19,6 @@ from model.noise import mix
 @dataclass(frozen=True)
 class Sampling:
     """How the next token is drawn. None (or 0 for top_k, 1 for the penalty) switches a step off."""
-
     temperature: float = 1.0  # 0 = always the likeliest
     top_k: int | None = None
     top_p: float | None = None
@@ -26,13 +26,9 @@ class Sampling:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        for key, low, high in (
-            ("temperature", 0, 1e6), ("top_k", 0, 2**63), ("top_p", 0, 1), ("min_p", 0, 1),
-            ("repetition_penalty", 1e-3, 1e3),
-        ):
-            value = getattr(self, key)
-            if value is not None and not low <= value <= high:
-                raise ValueError(f"{key}={value}: must be between {low:g} and {high:g}")
+        for key, most in (("temperature", 1e6), ("top_k", 2**63), ("top_p", 1), ("min_p", 1)):
+            between(key, getattr(self, key), 0, most)
+        between("repetition_penalty", self.repetition_penalty, 0.001, 1000)
 
 
 def penalise(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
@@ -76,12 +72,9 @@ def choose_next(logits: Tensor, seen: Tensor, noise: Tensor | None, sampling: Sa
     if sampling.temperature == 0:
         return draw(logits, None)
     logits = logits / sampling.temperature
-    if sampling.top_k:
-        logits = keep_top_k(logits, sampling.top_k)
-    if sampling.top_p:
-        logits = keep_top_p(logits, sampling.top_p)
-    if sampling.min_p:
-        logits = keep_min_p(logits, sampling.min_p)
+    filters = (keep_top_k, sampling.top_k), (keep_top_p, sampling.top_p), (keep_min_p, sampling.min_p)
+    for keep, setting in filters:
+        logits = keep(logits, setting) if setting else logits
     return draw(logits, noise)
 
 
@@ -97,18 +90,16 @@ def generate(
     model: GPT, prompt: Tensor, max_new_tokens: int, sampling: Sampling | None = None, *,
     seed: int = 0, cache: bool = True, end: int | None = None,
 ) -> Iterator[Tensor]:
-    """Yield the next ids (B,), up to max_new_tokens times, for prompts (B, n ≥ 1).
-
-    Each row draws with its own noise, from (seed, row) alone. Ends early when every row has drawn
-    `end`. With and without `cache` the logits are the same to rounding. A prompt longer than the
-    context is cut to its last tokens, with a warning.
+    """Yield the next ids (B,), up to max_new_tokens times, for prompts (B, n ≥ 1). Each row draws
+    with its own noise, from (seed, row) alone. Ends early when every row has drawn `end`. With and
+    without `cache` the logits are the same to rounding. A prompt longer than the context is cut to its
+    last tokens, with a warning.
     """
     model.check(prompt)
     sampling = sampling or Sampling()
     context = model.config.context_length
     if prompt.size(1) > context:
-        note = f"the prompt has {prompt.size(1)} tokens; the model sees the last {context}"
-        warnings.warn(note, stacklevel=2)
+        warnings.warn(f"{prompt.size(1)} tokens of prompt; the model sees the last {context}", stacklevel=2)
         prompt = prompt[:, -context:]
     B, first = prompt.shape
     ids = torch.empty(B, first + max_new_tokens, dtype=torch.long, device=prompt.device)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from model.attention import MultiHeadAttention, fused_attention, scaled_dot_product_attention
 from model.cache import KVCache
 from model.config import AttentionConfig, ModelConfig, PositionConfig
-from model.position import make_position
+from model.position import ENCODINGS
 
 ATTEND = {"fused": fused_attention, "explicit": scaled_dot_product_attention}
 ACTIVATIONS = {
@@ -25,14 +25,16 @@ ACTIVATIONS = {
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
-    """x / rms(x), or LayerNorm: (x − mean) / std; then a gain a feature if `norm_weight`."""
+    """x / rms(x), or (x − mean) / std; then a gain a feature if `norm_weight`."""
     if config.norm == "rmsnorm":  # Zhang & Sennrich 2019, arXiv 1910.07467
         return nn.RMSNorm(config.d_model, config.norm_eps, config.norm_weight)
     return nn.LayerNorm(config.d_model, config.norm_eps, config.norm_weight, bias=config.bias)
 
 
 def make_qk_norm(config: ModelConfig, gain: float) -> nn.Module | None:
-    """RMSNorm of each head's vectors (Henry et al. 2020, arXiv 2010.04245), its gain starting at `gain`."""
+    """RMSNorm of each head's q or k (Henry et al. 2020, arXiv 2010.04245). It bounds |q·k| by D, so no score exceeds √D and narrow heads stay blunt: the gain on q starts where
+    a head of any width can be as sharp as one of 128, at which it is 1.
+    """
     if not config.qk_norm:
         return None
     norm = nn.RMSNorm(config.d_head, config.norm_eps, config.norm_weight)
@@ -43,7 +45,6 @@ def make_qk_norm(config: ModelConfig, gain: float) -> nn.Module | None:
 
 class MLP(nn.Module):
     """down(f(up(x)))."""
-
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.up = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
@@ -56,7 +57,6 @@ class MLP(nn.Module):
 
 class SwiGLU(nn.Module):
     """down(silu(gate(x)) · up(x)) (Shazeer 2020, arXiv 2002.05202), gate and up in one Linear."""
-
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.gate_up = nn.Linear(config.d_model, 2 * config.d_ff, bias=config.bias)
@@ -69,38 +69,25 @@ class SwiGLU(nn.Module):
 
 class Block(nn.Module):
     """x + attention(norm(x)), then x + mlp(norm(x)): tokens talk, then each thinks for itself."""
-
     def __init__(self, config: ModelConfig, attention: AttentionConfig) -> None:
         super().__init__()
-        # Normed q and k bound |q·k| by D, so no score exceeds √D and narrow heads stay blunt. The gain
-        # on q starts where every width can be as sharp as one of 128, at which it is 1.
         self.attention_norm, self.mlp_norm = make_norm(config), make_norm(config)
         self.attention = MultiHeadAttention(
-            config.d_model,
-            config.n_heads,
-            d_head=config.d_head,
-            bias=config.bias,
-            dropout=config.attention_dropout,
-            q_norm=make_qk_norm(config, math.sqrt(128 / config.d_head)),
-            k_norm=make_qk_norm(config, 1.0),
-            attend=ATTEND[attention.name],
+            config.d_model, config.n_heads, d_head=config.d_head, bias=config.bias,
+            q_norm=make_qk_norm(config, math.sqrt(128 / config.d_head)), k_norm=make_qk_norm(config, 1.0),
+            dropout=config.attention_dropout, attend=ATTEND[attention.name],
         )
         self.mlp = SwiGLU(config) if config.mlp == "swiglu" else MLP(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(
-        self, x: Tensor, *, rotate=None, bias=None, cache: KVCache | None = None, record: list | None = None
-    ) -> Tensor:
-        attended = self.attention(
-            self.attention_norm(x), causal=True, rotate=rotate, bias=bias, cache=cache, record=record
-        )
-        x = x + self.dropout(attended)
+    def forward(self, x: Tensor, *, rotate=None, bias=None, cache=None, record=None) -> Tensor:
+        places = {"rotate": rotate, "bias": bias, "cache": cache, "record": record}
+        x = x + self.dropout(self.attention(self.attention_norm(x), causal=True, **places))
         return x + self.dropout(self.mlp(self.mlp_norm(x)))
 
 
 class GPT(nn.Module):
     """A decoder-only Transformer: `forward` returns logits, always."""
-
     def __init__(
         self, vocab_size: int, config: ModelConfig, position: PositionConfig,
         attention: AttentionConfig | None = None,
@@ -109,7 +96,7 @@ class GPT(nn.Module):
         attention = attention or AttentionConfig()
         self.vocab_size, self.config, self.parts = vocab_size, config, (position, attention)
         self.embed = nn.Embedding(vocab_size, config.d_model)
-        self.position = make_position(config, position)
+        self.position = ENCODINGS[position.name](config, position)
         self.embed_norm = make_norm(config) if config.embed_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, attention) for _ in range(config.n_layers))
@@ -128,12 +115,9 @@ class GPT(nn.Module):
             elif name in ("embed.weight", "position.table"):
                 nn.init.normal_(parameter, std=0.02)
 
-    def forward(
-        self, ids: Tensor, *, cache: list[KVCache] | None = None, record: list | None = None
-    ) -> Tensor:
-        """ids (B, T) → logits (B, T, V). With a `cache`, ids are the T tokens after those it holds.
-        A list `record` gets each layer's attention weights (B, H, T, S), computed by the definition.
-        """
+    def forward(self, ids: Tensor, *, cache: list[KVCache] | None = None, record: list | None = None):
+        """ids (B, T) → logits (B, T, V). With a `cache`, ids are the T tokens after those it holds; a list
+        `record` gets each layer's attention weights (B, H, T, S), computed by the definition."""
         if not torch.compiler.is_compiling():
             self.check(ids)
         offset = cache[0].length if cache else 0
@@ -152,8 +136,7 @@ class GPT(nn.Module):
         if ids.device.type == "cpu":  # elsewhere looking at the values would wait for the device
             low, high = (int(end) for end in ids.aminmax())
             if low < 0 or high >= self.vocab_size:
-                wrong = low if low < 0 else high
-                raise ValueError(f"id {wrong} is outside the vocabulary of {self.vocab_size}")
+                raise ValueError(f"id {min(low, 0) or high} is outside the vocabulary of {self.vocab_size}")
 
     @torch.no_grad()
     def attention_maps(self, ids: Tensor) -> Tensor:
@@ -165,10 +148,8 @@ class GPT(nn.Module):
     def describe(self) -> dict:
         """What it takes to build this model again, as plain data."""
         position, attention = (asdict(part) for part in self.parts)
-        return {
-            "vocab_size": self.vocab_size, "model": asdict(self.config),
-            "position": position, "attention": attention,
-        }
+        shape = {"vocab_size": self.vocab_size, "model": asdict(self.config)}
+        return shape | {"position": position, "attention": attention}
 
     def n_parameters(self) -> int:
         """All trained numbers; tied ones are counted once."""

@@ -14,10 +14,13 @@ from model.config import ModelConfig, PositionConfig, check_fit
 
 
 class Position(nn.Module):
-    """No positions: every place does nothing. An encoding overrides one of the three."""
+    """No positions: every place does nothing. An encoding overrides one of the three.
 
+    ValueError where the model's widths do not suit it.
+    """
     def __init__(self, model: ModelConfig, position: PositionConfig) -> None:
         super().__init__()
+        check_fit(model, position)
         self.model, self.theta = model, position.theta
 
     def embed(self, x: Tensor, offset: int) -> Tensor:
@@ -34,11 +37,8 @@ class Position(nn.Module):
 
 
 class Sinusoidal(Position):
-    """sin(p / 10000^(2i/C)) and cos(...) in turn (Vaswani et al. 2017, arXiv 1706.03762, §3.5).
-
-    As in the paper the embeddings are multiplied by √C first, unless a norm follows anyway.
-    """
-
+    """sin(p / 10000^(2i/C)) and cos(...) in turn (Vaswani et al. 2017, arXiv 1706.03762, §3.5). As there
+    the embeddings are multiplied by √C first, unless a norm follows anyway."""
     def embed(self, x: Tensor, offset: int) -> Tensor:
         T, C = x.shape[-2:]
         positions = torch.arange(offset, offset + T, device=x.device, dtype=torch.float32)
@@ -49,7 +49,6 @@ class Sinusoidal(Position):
 
 class Learned(Position):
     """One trained vector a position, as in GPT-2 (Radford et al. 2019): nothing beyond the last one."""
-
     def __init__(self, model: ModelConfig, position: PositionConfig) -> None:
         super().__init__(model, position)
         self.table = nn.Parameter(torch.empty(model.context_length, model.d_model))  # GPT draws it
@@ -57,18 +56,14 @@ class Learned(Position):
     def embed(self, x: Tensor, offset: int) -> Tensor:
         end = offset + x.size(-2)
         if end > len(self.table):
-            raise ValueError(
-                f"{end} positions asked of a model trained to {len(self.table)}, "
-                "the limit of learned embeddings; position=rope has none"
-            )
+            limit = f"a model trained to {len(self.table)}, the limit of learned embeddings"
+            raise ValueError(f"{end} positions asked of {limit}; position=rope has none")
         return x + self.table[offset:end]
 
 
 class RoPE(Position):
     """q and k turned by an angle proportional to their position, so that q·k depends on the distance
-    alone (Su et al. 2021, arXiv 2104.09864). Dimension i is paired with i + D/2, as in Llama's weights.
-    """
-
+    alone (Su et al. 2021, arXiv 2104.09864). Dimension i is paired with i + D/2, as in Llama's weights."""
     def rotation(self, x: Tensor, offset: int) -> Callable[[Tensor], Tensor]:
         positions = torch.arange(offset, offset + x.size(-2), device=x.device, dtype=torch.float32)
         angles = torch.outer(positions, frequencies(self.model.d_head, self.theta, x.device))
@@ -84,7 +79,6 @@ class RoPE(Position):
 class ALiBi(Position):
     """−slope · distance, added to the scores; the slopes are a geometric sequence over the heads
     (Press et al. 2021, arXiv 2108.12409). The bias takes H·T·S numbers."""
-
     def bias(self, x: Tensor, offset: int) -> Tensor:
         T = x.size(-2)
         slopes = torch.tensor(alibi_slopes(self.model.n_heads), device=x.device)
@@ -106,16 +100,4 @@ def alibi_slopes(n_heads: int) -> list[float]:
     return slopes + between[: n_heads - power]
 
 
-ENCODINGS: dict[str, type[Position]] = {
-    "none": Position,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "rope": RoPE,
-    "alibi": ALiBi,
-}
-
-
-def make_position(model: ModelConfig, position: PositionConfig) -> Position:
-    """The encoding that `position` names; ValueError where the model's widths do not suit it."""
-    check_fit(model, position)
-    return ENCODINGS[position.name](model, position)
+ENCODINGS = {"none": Position, "sinusoidal": Sinusoidal, "learned": Learned, "rope": RoPE, "alibi": ALiBi}

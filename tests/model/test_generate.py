@@ -67,7 +67,7 @@ def test_text_that_runs_three_windows_past_the_context(make_gpt, position):
 
 def test_a_prompt_longer_than_the_context_is_cut_with_one_warning(make_gpt):
     model, prompt = make_gpt("learned"), torch.randint(50, (1, 30))
-    with pytest.warns(UserWarning, match="30 tokens; the model sees the last 12") as caught:
+    with pytest.warns(UserWarning, match="30 tokens of prompt; the model sees the last 12") as caught:
         long = text_of(model, prompt, 20, seed=1)
     assert len(caught) == 1
     assert torch.equal(long, text_of(model, prompt[:, -12:], 20, seed=1))

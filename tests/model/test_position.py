@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from model.config import ModelConfig, PositionConfig
-from model.position import ENCODINGS, alibi_slopes, make_position
+from model.position import ENCODINGS, alibi_slopes
 
 
 def position(name, theta=None, **model):
-    return make_position(ModelConfig(**({"d_model": 32, "n_heads": 4} | model)), PositionConfig(name, theta))
+    shape = ModelConfig(**({"d_model": 32, "n_heads": 4} | model))
+    return ENCODINGS[name](shape, PositionConfig(name, theta))
 
 
 def test_rope_scores_depend_on_distance_alone_and_norms_are_kept():
@@ -116,9 +117,9 @@ def test_a_chunk_is_placed_as_in_the_whole(name):
 
 
 def test_widths_that_do_not_suit_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"rotates pairs, so model\.d_head=7 must be even"):
+    with pytest.raises(ValueError, match=r"rotates pairs: model\.d_head=7 is odd"):
         position("rope", d_head=7)
-    with pytest.raises(ValueError, match=r"sine and cosine, so model\.d_model=31 must be even"):
+    with pytest.raises(ValueError, match=r"sine and cosine: model\.d_model=31 is odd"):
         position("sinusoidal", d_model=31, n_heads=1)
     with pytest.raises(ValueError, match=r"only position=rope has it, not alibi"):
         position("alibi", theta=100.0)

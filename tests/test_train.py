@@ -1,0 +1,283 @@
+"""The whole path: text → a trained run → its folder → more text; and how it ends."""
+
+import itertools
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import command
+import sample
+import train
+from data.batches import Batches
+from model.position import ENCODINGS
+from training import checkpoint
+
+TEXT = "".join(f"The {n} small cats saw {n * n} mice, and sat on mat {n % 7}.\n" for n in range(120))
+SMALL = [
+    "model.n_layers=2",
+    "model.n_heads=2",
+    "model.d_model=16",
+    "model.context_length=16",
+    "train.max_steps=6",
+    "train.batch_size=4",
+    "train.eval_every=3",
+    "train.checkpoint_every=3",
+    "log.attention_every=3",
+    "log.sample_every=3",
+    "tokenizer.vocab_size=280",
+]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder with a text, and we stand in it."""
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words, small=SMALL):
+    words = ["data=file", "data.path=text.txt", *small, *words]
+    return train.train(train.configure(words), words, say=lambda line: None)
+
+
+def metrics(folder):
+    """The lines of metrics.jsonl, without what depends on the clock."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [
+        {k: v for k, v in line.items() if k not in ("seconds", "wall") and "speed/" not in k}
+        for line in lines
+    ]
+
+
+def curves(folder):
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    tags = [tag for tag in events.Tags()["scalars"] if "speed/" not in tag]
+    # Sorted: TensorBoard reads files by name, in which those of one process and second have no order.
+    return {tag: sorted((point.step, point.value) for point in events.Scalars(tag)) for tag in tags}
+
+
+def stop_after(monkeypatch, step, number=signal.SIGINT):
+    """Ctrl-C while the batch of that step is fetched: the step is finished."""
+    fetch = Batches.batch
+
+    def batch(self, at):
+        if at == step:
+            os.kill(os.getpid(), number)
+        return fetch(self, at)
+
+    monkeypatch.setattr(Batches, "batch", batch)
+
+
+def test_a_run_leaves_what_the_contract_promises(here):
+    result = run("run_dir=out")
+    folder = result.folder
+    assert result.state.step == 6 and "all 6 steps" in result.ended and not result.interrupted
+    assert {path.name for path in folder.iterdir()} >= {"config.yaml", "tokenizer.json", "metrics.jsonl"}
+    assert len(list(folder.glob("events.out.tfevents.*"))) == 1
+    assert [path.name for path in checkpoint.steps(folder)] == ["step-00000003", "step-00000006"]
+    lines = metrics(folder)
+    losses = [line["train/loss"] for line in lines if "train/loss" in line]
+    vals = [line["val/loss"] for line in lines if "val/loss" in line]
+    assert len(losses) == 6 and len(vals) == 3
+    assert vals[0] == pytest.approx(torch.tensor(280.0).log().item(), abs=1e-3)  # log V
+    assert vals[2] < vals[0] and result.state.best_val_loss == min(vals)
+    found = curves(folder)
+    assert [step for step, _ in found["val/loss"]] == [0, 3, 6]
+    assert [value for _, value in found["val/loss"]] == pytest.approx(vals)
+    assert [step for step, _ in found["heads/previous_token/max_L1"]] == [0, 1, 2, 3, 6]
+    events = EventAccumulator(str(folder)).Reload().Tags()
+    assert {"attention/text/L0", "attention/text/L1", "attention/repeats/L0"} <= set(events["images"])
+    assert any("samples" in tag for tag in events["tensors"]) and any(
+        "config" in tag for tag in events["tensors"]
+    )
+
+
+def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_not(here):
+    same = [metrics(run(f"run_dir=r{n}", "model.dropout=0.1").folder) for n in range(2)]
+    assert same[0] == same[1]
+    assert metrics(run("run_dir=other", "model.dropout=0.1", "train.seed=2").folder) != same[0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["optimizer=adamw", "position=learned", "model.tie_embeddings=true"],
+        ["train.grad_accum=2", "tokenizer=char"],
+    ],
+    ids=str,
+)
+def test_a_run_in_pieces_is_the_run_in_one_go(here, monkeypatch, settings):
+    settings = ["model.dropout=0.2", *settings]
+    whole = run("run_dir=whole", *settings)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        first = run("run_dir=pieces", *settings)
+    assert first.interrupted and first.state.step == 2
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4, signal.SIGTERM)
+        second = train.train(train.configure(["resume=pieces"]), say=lambda line: None)
+    assert second.interrupted and second.state.step == 5
+    last = train.train(train.configure(["resume=pieces"]), say=lambda line: None)
+    assert last.state.step == 6 and not last.interrupted
+    for name in ("model.safetensors", "training_state.safetensors"):
+        found = [(checkpoint.find(one.folder) / name).read_bytes() for one in (whole, last)]
+        assert found[0] == found[1], name
+    assert metrics(last.folder) == metrics(whole.folder)
+    assert curves(last.folder) == curves(whole.folder)
+    assert last.state.heads == whole.state.heads
+
+
+def test_a_finished_run_has_nothing_to_do_and_more_steps_go_on(here):
+    run("run_dir=out")
+    said = []
+    done = train.train(train.configure(["resume=out"]), say=said.append)
+    assert done.state.step == 6 and any(
+        "nothing to do" in line and "train.max_steps=12" in line for line in said
+    )
+    more = train.train(train.configure(["resume=out", "train.max_steps=9"]), say=said.append)
+    assert more.state.step == 9
+    steps = [step for step, _ in curves(more.folder)["train/loss"]]
+    assert steps == list(range(1, 10))
+
+
+def test_an_interruption_before_the_first_step_leaves_no_folder(here, monkeypatch):
+    from watch import Watch
+
+    look = Watch.look
+    monkeypatch.setattr(Watch, "look", lambda *args: (os.kill(os.getpid(), signal.SIGINT), look(*args)))
+    with pytest.raises(KeyboardInterrupt):
+        run("run_dir=out")
+    assert not Path("out").exists()
+
+
+def ends(program, main, *words):
+    with pytest.raises(SystemExit) as end:
+        command.run(program, main, list(words))
+    return end.value.code or 0
+
+
+def test_a_loss_that_is_not_finite_ends_with_1_and_names_the_last_good_checkpoint(here, capsys, monkeypatch):
+    def explode(self):
+        self.param_groups[0]["params"][0].data.fill_(1e38)
+
+    monkeypatch.setattr("training.optimizer.Muon.step", explode)
+    code = ends(train.PROGRAM, train.main, "data=file", "data.path=text.txt", *SMALL, "run_dir=out")
+    error = capsys.readouterr().err
+    assert code == 1 and "step 2: loss" in error and "out/checkpoints/step-00000000" in error
+
+
+def test_new_weights_from_an_old_run(here):
+    old = run("run_dir=old")
+    words = [*SMALL[4:-1], "data=file", "data.path=text.txt", "init_from=old", "run_dir=new", "train.seed=5"]
+    new = train.train(train.configure(words), words, say=lambda line: None)
+    first = next(line["val/loss"] for line in metrics(new.folder) if "val/loss" in line)
+    assert first == pytest.approx(old.state.best_val_loss, abs=1e-5)
+
+
+def test_a_changed_text_is_noticed_on_resume(here):
+    run("run_dir=out")
+    (here / "text.txt").write_text(TEXT.replace("cats", "dogs"), encoding="utf-8")
+    with pytest.raises(command.Wrong, match="its text has changed"):
+        train.train(train.configure(["resume=out", "train.max_steps=9"]), say=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("train.target_loss=5.5", "reached train.target_loss=5.5"),
+        ("train.max_minutes=0", "decay"),
+    ],
+)
+def test_other_limits_end_a_run_too(here, limit, words):
+    result = run(limit, "run_dir=out", "train.max_steps=50", "train.eval_every=1")
+    assert words in result.ended and result.state.step < 50
+
+
+WRONG = {
+    "data.path=missing.txt": "missing.txt",
+    "data.path=empty.txt": "empty",
+    "data.path=words.txt": "model.context_length=16",
+    "data.path=folder": "folder",
+    "data.path=latin.txt": "UTF-8",
+    "model.context_length=4000": "model.context_length=4000",
+    "model.d_model=17": "n_heads=2 does not divide model.d_model=17",
+    "train.max_steps=-5": "train.max_steps=-5",
+    "optimiser=adamw": "did you mean optimizer",
+    "position=ropee": "did you mean rope",
+    "n_layers=3": "did you mean model.n_layers",
+    "train.device=cuda": "train.device=cuda",
+    "tokenizer.path=missing.json": "missing.json",
+    "resume=nowhere": "nowhere",
+    "like=nowhere": "nowhere",
+    "init_from=nowhere": "nowhere",
+}
+
+
+@pytest.mark.parametrize("word", WRONG)
+def test_what_is_typed_wrong_ends_with_2_in_two_lines_and_makes_nothing(here, capsys, word):
+    if word == "train.device=cuda" and torch.cuda.is_available():
+        pytest.skip("it is right here")
+    (here / "empty.txt").touch()
+    (here / "words.txt").write_text("only three words")
+    (here / "folder").mkdir()
+    (here / "latin.txt").write_bytes("café".encode("latin-1") * 500)
+    before = sorted(here.rglob("*"))
+    code = ends(train.PROGRAM, train.main, "data=file", "data.path=text.txt", *SMALL[:-2], word)
+    error = capsys.readouterr().err
+    assert code == 2 and WRONG[word] in error and "Traceback" not in error
+    assert 1 <= len(error.strip().splitlines()) <= 2
+    assert sorted(here.rglob("*")) == before
+
+
+def test_a_folder_that_holds_a_run_is_not_used_again(here, capsys):
+    run("run_dir=out")
+    assert ends(train.PROGRAM, train.main, "data=file", "data.path=text.txt", *SMALL, "run_dir=out") == 2
+    assert "resume=out" in capsys.readouterr().err
+
+
+def test_four_runs_started_in_the_same_second_get_four_folders(here):
+    from training.folder import new_folder, run_name
+
+    folders = {new_folder(None, ["model=nano", "data.path=我的/小说.txt"]) for _ in range(4)}
+    assert len(folders) == 4
+    name = run_name(["model.n_layers=3", "prompt=a=b, c", "resume=x", "data.path=" + "x" * 300], 0)
+    assert (
+        "n_layers-3" in name
+        and len(name) <= 100
+        and set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-")
+    )
+
+
+def test_a_run_in_training_is_refused_to_another_process(here):
+    from training.folder import locked
+
+    (here / "run").mkdir()
+    with locked(here / "run"), pytest.raises(ValueError, match="another process"), locked(here / "run"):
+        pass
+    with locked(here / "run"):
+        pass
+
+
+COMBINATIONS = list(
+    itertools.product(ENCODINGS, ["fused", "explicit"], ["bpe", "char", "byte"], ["muon", "adamw"])
+)
+
+
+def test_every_position_attention_tokenizer_and_optimizer_trains_and_samples(here, capsys):
+    quick = [word for word in SMALL if not word.startswith("log.")]
+    quick += ["log.attention_every=0", "log.sample_every=0", "train.max_steps=2", "train.eval_every=2"]
+    for number, names in enumerate(COMBINATIONS):
+        groups = ("position", "attention", "tokenizer", "optimizer")
+        words = [f"{group}={name}" for group, name in zip(groups, names, strict=True)]
+        result = run(f"run_dir=r{number}", *words, small=quick)
+        assert result.state.step == 2 and result.state.val_loss < 6
+        capsys.readouterr()
+        assert ends(sample.PROGRAM, sample.main, f"run=r{number}", "max_new_tokens=20", "prompt=The ") == 0
+        assert capsys.readouterr().out.startswith("The ")
