@@ -32,9 +32,9 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 
 def make_qk_norm(config: ModelConfig, gain: float) -> nn.Module | None:
-    """RMSNorm of each head's q or k (Henry et al. 2020, arXiv 2010.04245). It bounds |q·k| by D, so no score exceeds √D and narrow heads stay blunt: the gain on q starts where
-    a head of any width can be as sharp as one of 128, at which it is 1.
-    """
+    """RMSNorm of each head's q or k (Henry et al. 2020, arXiv 2010.04245). It bounds |q·k| by D, so no
+    score exceeds √D and narrow heads stay blunt: the gain on q starts where a head of any width can be as
+    sharp as one of 128, at which it is 1."""
     if not config.qk_norm:
         return None
     norm = nn.RMSNorm(config.d_head, config.norm_eps, config.norm_weight)

@@ -40,4 +40,4 @@ def make_gpt():
 
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-torch.set_num_threads(1)  # the models are tiny, and two processes of two threads on two cores wait for each other
+torch.set_num_threads(1)  # the models are tiny, and threads that wait for each other cost more than they do
