@@ -21,7 +21,7 @@ class KVCache:
         """Store T more (B, H, T, D); all so far (B, H, length, D). ValueError when they do not fit."""
         start, end = self.length, self.length + k.size(-2)
         if end > self.k.size(-2):
-            raise ValueError(f"the cache holds {self.k.size(-2)} positions; {start} + {end - start} do not fit")
+            raise ValueError(f"the cache holds {self.k.size(-2)} positions; {end} are too many")
         self.k[:, :, start:end] = k
         self.v[:, :, start:end], self.length = v, end
         return self.k[:, :, :end], self.v[:, :, :end]

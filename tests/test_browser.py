@@ -1,0 +1,80 @@
+"""TensorBoard shows a run to a person: asked over HTTP, and in a real browser."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from urllib.error import URLError
+
+import pytest
+
+import train
+from tests.test_train import SMALL, TEXT
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+QUIET = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+    *("--window-size=1400,1000", "--virtual-time-budget=15000"),
+]
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory):
+    """The address of a TensorBoard that shows one small run."""
+    folder = tmp_path_factory.mktemp("board")
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    words = ["data=file", f"data.path={folder / 'text.txt'}", *SMALL, f"run_dir={folder / 'runs' / 'one'}"]
+    train.train(train.configure(words), words, say=lambda line: None)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder / "runs")]
+    place = ["--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen([*command, *place], stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(120):
+            try:
+                if json.load(urllib.request.urlopen(f"{address}/data/plugin/scalars/tags")):
+                    break
+            except (URLError, ConnectionError):
+                pass
+            time.sleep(0.5)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def ask(address):
+    return json.load(urllib.request.urlopen(address))
+
+
+@pytest.mark.slow
+def test_tensorboard_has_curves_maps_samples_and_the_configuration(board):
+    scalars = ask(f"{board}/data/plugin/scalars/tags")["one"]
+    assert {"train/loss", "train/lr", "val/loss", "val/bpb", "speed/mfu"} <= set(scalars)
+    assert {f"heads/entropy/max_L{layer}" for layer in (0, 1)} <= set(scalars)
+    images = ask(f"{board}/data/plugin/images/tags")["one"]
+    assert {f"attention/{probe}/L{layer}" for probe in ("text", "repeats") for layer in (0, 1)} <= set(images)
+    texts = ask(f"{board}/data/plugin/text/tags")["one"]
+    assert any("config" in tag for tag in texts) and any("samples" in tag for tag in texts)
+
+
+@pytest.mark.slow
+def test_a_browser_shows_the_curves(board, tmp_path):
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here")
+    page = subprocess.run(
+        [CHROMIUM, *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", f"{board}/#timeseries"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    for words in ("train/loss", "val/loss", "attention/text/L0"):
+        assert words in page
