@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -39,9 +40,8 @@ from settings import (
 )
 from usage import help_text
 
-TEXTS = ("prompt", "prompt_file", "stop", "out", "run", "checkpoint")
-TEXTS += ("run_dir", "resume", "init_from", "like")
-TEXTS += ("data.path", "data.val_path", "data.separator", "tokenizer.path")
+TEXTS = ["prompt", "prompt_file", "stop", "out", "run", "checkpoint", "run_dir"]
+TEXTS += ["resume", "init_from", "like", "data.path", "data.val_path", "data.separator", "tokenizer.path"]
 ESCAPED = ("stop", "data.separator")  # here \n and \t mean the characters
 HOW = "settings are written key=value; see --help"
 
@@ -257,9 +257,17 @@ def run_jobs(program: Program, jobs: list[list[str]]) -> int:
 
 def run(program: Program, main: Callable[[Any], int | None], words: list[str] | None = None) -> NoReturn:
     """The whole program: exit 0, 2 (Wrong, on standard error), 130 (interrupted), or what `main` returns; any
-    other exception of `main` keeps its traceback and exits 1."""
+    other exception of `main` keeps its traceback and exits 1. What it prints is UTF-8 on every system."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # whoever put another stream in its place decides for it
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        sys.exit(act(program, main, sys.argv[1:] if words is None else words))
+        code = act(program, main, sys.argv[1:] if words is None else words)
+        sys.stdout.flush()
+        sys.exit(code)
+    except BrokenPipeError:  # the reader, `head` say, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit would fail again
+        sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
     except Wrong as wrong:
@@ -275,7 +283,7 @@ def run(program: Program, main: Callable[[Any], int | None], words: list[str] | 
 def act(program: Program, main: Callable[[Any], int | None], words: list[str]) -> int | None:
     """What the words ask for."""
     if "--help" in words or "-h" in words:
-        return show(help_text(program))
+        return print(help_text(program))
     sweeping, showing = bool({"-m", "--multirun"} & set(words)), "--cfg" in words
     words = [word for word in words if word not in ("-m", "--multirun")]
     if showing:
@@ -288,13 +296,5 @@ def act(program: Program, main: Callable[[Any], int | None], words: list[str]) -
     jobs = sweep(program, words) if sweeping else [words]
     configs = [configure(program, job) for job in jobs]
     if showing:
-        return show("---\n".join(as_yaml(asdict(config)) for config in configs).rstrip())
+        return print("---\n".join(as_yaml(asdict(config)) for config in configs).rstrip())
     return run_jobs(program, jobs) if sweeping else main(configs[0])
-
-
-def show(page: str) -> None:
-    """Print what may be piped into `head`, which closes the pipe when it has enough."""
-    try:
-        print(page, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit would fail again

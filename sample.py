@@ -166,6 +166,8 @@ def main(config: SampleConfig) -> int:
             with open(config.out, "w", encoding="utf-8", newline="") as out:
                 written = write(config, prompt, folder, out)
             say(f"written to {config.out}")
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise Wrong(f"out={config.out}: {error.strerror}") from error
     if config.attention:

@@ -18,12 +18,15 @@ class TextStream:
 
     def feed(self, id: int) -> str:
         self._ids.append(int(id))
-        text = self.tokenizer.decode(self._ids)
+        text, waiting = self.tokenizer.decode(self._ids), 0
         if text.endswith(PARTIAL):
-            return ""
+            # A character has four bytes at most: what stands before the last three ids will not change.
+            whole, waiting, text = text, 3, self.tokenizer.decode(self._ids[:-3])
+            if len(self._ids) <= 4 or not whole.startswith(text):
+                return ""
         new = text[self._shown :]
-        self._ids = self._ids[-1:]
-        self._shown = len(self.tokenizer.decode(self._ids))
+        self._ids = self._ids[-1 - waiting :]
+        self._shown = len(self.tokenizer.decode(self._ids[:1]))
         return self._until_stop(new)
 
     def flush(self) -> str:

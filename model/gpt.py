@@ -105,14 +105,12 @@ class GPT(nn.Module):
         self.draw_weights()
 
     def draw_weights(self) -> None:
-        """Normal with variance 1 / inputs inside the blocks; the ends of the residual branches and an
-        untied head start at zero, so that the untrained model says nothing: loss = log V exactly."""
+        """Normal with a standard deviation of 0.02, as in GPT-2; but the ends of the residual branches and
+        an untied head start at zero, so that the untrained model says nothing: loss = log V exactly."""
         for name, parameter in self.named_parameters():
             if name.endswith(("out.weight", "down.weight", "head.weight", ".bias")):
                 nn.init.zeros_(parameter)
-            elif name.endswith(("qkv.weight", "up.weight")):
-                nn.init.normal_(parameter, std=1 / math.sqrt(parameter.size(1)))
-            elif name in ("embed.weight", "position.table"):
+            elif parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, ids: Tensor, *, cache: list[KVCache] | None = None, record: list | None = None):

@@ -185,7 +185,7 @@ WRONG = [  # what is typed → what the answer must contain
     ("model.norm=batchnorm", "not one of rmsnorm layernorm"),
     ("train.device=gpu", "not one of auto cpu cuda mps"),
     ("position=alibi position.theta=3", "only position=rope has it"),
-    ("model.d_model=20 model.d_head=5", "model.d_head=5 must be even"),
+    ("model.d_model=20 model.d_head=5", "model.d_head=5 is odd"),
     ("data.path=", "data.path= is empty"),
     ("data.column=", "data.column= is empty"),
     ("data.path=\udcff", "not UTF-8 text"),

@@ -16,7 +16,7 @@ class OptimizerConfig:
     """`lr` steps AdamW's part; `matrix_lr` steps Muon's: the 2-D weights inside the blocks."""
 
     name: str = "muon"
-    lr: float = 0.004
+    lr: float = 0.008
     matrix_lr: float | None = None
     weight_decay: float = 0.05
     beta1: float = 0.9

@@ -114,7 +114,7 @@ def test_scores_with_qk_norm_are_bounded_and_the_gain_lifts_the_bound():
     for d_head in (8, 32, 128):
         model = GPT(50, ModelConfig(d_model=d_head, n_heads=1, n_layers=1), PositionConfig("none"))
         attention = model.blocks[0].attention
-        x = torch.randn(1, 500, d_head)
+        x = 100 * torch.randn(1, 500, d_head)
         qkv = attention.qkv(x).view(1, 500, 3, d_head)
         q, k = attention.q_norm(qkv[:, :, 0]), attention.k_norm(qkv[:, :, 1])
         assert (q @ k.mT / d_head**0.5).abs().max() <= 128**0.5 * 1.001
