@@ -28,7 +28,7 @@ class SampleConfig:
     temperature: float = 0.8  # 0 = always the likeliest token
     top_k: int | None = None
     top_p: float | None = None
-    min_p: float | None = None
+    min_p: float | None = 0.1
     repetition_penalty: float = 1.0
     stop: str | None = None
     num_samples: int = 1

@@ -156,7 +156,7 @@ class Watch:
     def write_sample(self, model: GPT, state: State) -> None:
         """What the model writes by itself."""
         prompt = torch.tensor([[state.start]], device=self.config.train.device)
-        drawn = generate(model, prompt, SAMPLE_TOKENS, Sampling(temperature=0.8), seed=self.config.train.seed)
+        drawn = generate(model, prompt, SAMPLE_TOKENS, Sampling(temperature=0.8, min_p=0.1), seed=self.config.train.seed)
         self.sample = self.text.tokenizer.decode([int(ids) for ids in drawn])
         self.logger.sample(state.step, "", self.sample)
 

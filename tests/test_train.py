@@ -80,7 +80,7 @@ def test_a_run_leaves_what_the_contract_promises(here):
     assert result.state.step == 6 and "all 6 steps" in result.ended and not result.interrupted
     assert {path.name for path in folder.iterdir()} >= {"config.yaml", "tokenizer.json", "metrics.jsonl"}
     assert len(list(folder.glob("events.out.tfevents.*"))) == 1
-    assert [path.name for path in checkpoint.steps(folder)] == ["step-00000003", "step-00000006"]
+    assert [path.name for path in checkpoint.steps(folder)] == [f"step-0000000{step}" for step in (0, 3, 6)]
     lines = metrics(folder)
     losses = [line["train/loss"] for line in lines if "train/loss" in line]
     vals = [line["val/loss"] for line in lines if "val/loss" in line]
@@ -263,6 +263,15 @@ def test_a_run_in_training_is_refused_to_another_process(here):
         pass
     with locked(here / "run"):
         pass
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (train.PROGRAM.conf / "experiment").glob("*.yaml"))
+)
+def test_every_experiment_takes_one_step(here, name):
+    words = [f"experiment={name}", "data=file", "data.path=text.txt", "model=nano", "model.context_length=16"]
+    words += ["train.max_steps=1", "train.batch_size=2", "run_dir=out"]
+    assert train.train(train.configure(words), words, say=lambda line: None).state.step == 1
 
 
 COMBINATIONS = list(

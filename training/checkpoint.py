@@ -89,10 +89,11 @@ def mark_best(folder: Path) -> None:
 
 
 def prune(run: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints and those that `best` and `last` name."""
-    named = {named_by(run, pointer) for pointer in ("best", "last")}
+    """Remove all but the newest `keep` checkpoints, those that `best` and `last` name, and step 0, which
+    shows what there was before any learning."""
+    spared = {named_by(run, "best"), named_by(run, "last"), folder_of(run, 0)}
     for folder in steps(run)[:-keep]:
-        if folder not in named:
+        if folder not in spared:
             shutil.rmtree(folder, ignore_errors=True)
 
 

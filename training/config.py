@@ -58,15 +58,15 @@ class ScheduleConfig:
 class LoopConfig:
     """The training loop; whichever of the four limits comes first ends it."""
 
-    max_steps: int = 600
+    max_steps: int = 1400
     max_minutes: float | None = None
     target_loss: float | None = None
     patience: int | None = None  # evaluations without a better validation loss
-    batch_size: int = 16
+    batch_size: int = 8
     grad_accum: int = 1
     grad_clip: float | None = 1.0
-    eval_every: int = 150
-    checkpoint_every: int = 150
+    eval_every: int = 200
+    checkpoint_every: int = 200
     keep: int = 2
     seed: int = 1
     device: str = "auto"

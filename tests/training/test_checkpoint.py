@@ -128,12 +128,12 @@ def test_nothing_sound_is_a_value_error(run, tmp_path_factory):
         checkpoint.find(tmp_path_factory.mktemp("empty"))
 
 
-def test_pruning_spares_the_best_and_the_last(run):
+def test_pruning_spares_the_first_the_best_and_the_last(run):
     model, optimizers = setting()
     for number in range(3, 7):
         checkpoint.save(run, model, optimizers, State(step=number))
     checkpoint.prune(run, 2)
-    assert [int(folder.name[5:]) for folder in checkpoint.steps(run)] == [1, 5, 6]
+    assert [int(folder.name[5:]) for folder in checkpoint.steps(run)] == [0, 1, 5, 6]
 
 
 def test_a_write_that_fails_leaves_what_was_there(run, monkeypatch):
