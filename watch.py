@@ -192,7 +192,7 @@ def announce(folder: Path, say: Callable[[str], None]) -> None:
     say(f"run      {folder}")
     say(f"open     tensorboard --logdir {folder.resolve().parent}")
     say("watch    Scalars: train and val loss fall together; when val rises alone, the model learns by heart")
-    say("         Images: a bright diagonal one below the corner is a head that looks at the previous token")
+    say("         Images: a bright line just below the diagonal is a head that looks at the previous token")
     say("         Text: what the model writes, from noise to sentences")
 
 
