@@ -200,7 +200,7 @@ def report(result: Result) -> None:
     for line in result.heads:
         print(f"heads    {line}")
     if result.sample:
-        print(f"sample   {result.sample}")
+        print("sample   " + result.sample.rstrip().replace("\n", "\n         "))
     print(f"saved    {result.folder}/checkpoints")
     print(f"next     python sample.py run={result.folder}")
 

@@ -154,10 +154,12 @@ class Watch:
                 self.logger.attention(state.step, name, maps, labels, scores)
 
     def write_sample(self, model: GPT, state: State) -> None:
-        """What the model writes by itself."""
+        """What the model writes by itself, up to the end of a text: as sample.py, without more words."""
+        end = self.text.tokenizer.end_of_text
         prompt = torch.tensor([[state.start]], device=self.config.train.device)
-        drawn = generate(model, prompt, SAMPLE_TOKENS, Sampling(temperature=0.8, min_p=0.1), seed=self.config.train.seed)
-        self.sample = self.text.tokenizer.decode([int(ids) for ids in drawn])
+        sampling = Sampling(temperature=0.8, min_p=0.1)
+        drawn = [int(ids) for ids in generate(model, prompt, SAMPLE_TOKENS, sampling, seed=1, end=end)]
+        self.sample = self.text.tokenizer.decode(drawn[:-1] if drawn[-1] == end else drawn)
         self.logger.sample(state.step, "", self.sample)
 
     def save(self, model: GPT, optimizers: list[Optimizer], state: State, best: bool) -> None:
