@@ -25,7 +25,7 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         choose("optimizer", self.name, OPTIMIZERS)
         if self.name == "muon":
-            self.matrix_lr = 0.04 if self.matrix_lr is None else self.matrix_lr
+            self.matrix_lr = 0.05 if self.matrix_lr is None else self.matrix_lr
         elif self.matrix_lr is not None:
             raise ValueError(f"optimizer.matrix_lr={self.matrix_lr}: only optimizer=muon has it")
         between("optimizer.lr", self.lr, 0)
@@ -58,15 +58,15 @@ class ScheduleConfig:
 class LoopConfig:
     """The training loop; whichever of the four limits comes first ends it."""
 
-    max_steps: int = 900
+    max_steps: int = 800
     max_minutes: float | None = None
     target_loss: float | None = None
     patience: int | None = None  # evaluations without a better validation loss
     batch_size: int = 16
     grad_accum: int = 1
     grad_clip: float | None = 1.0
-    eval_every: int = 150
-    checkpoint_every: int = 150
+    eval_every: int = 100
+    checkpoint_every: int = 200
     keep: int = 2
     seed: int = 1
     device: str = "auto"

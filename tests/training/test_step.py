@@ -74,7 +74,7 @@ def test_the_learning_rate_is_the_initial_one_times_the_factor():
     model, optimizers, x, y = setting()
     train_step(model, optimizers, x, y, step=0, seed=0, factor=0.25)
     lrs = [group["lr"] for one in optimizers for group in one.param_groups]
-    assert lrs == pytest.approx([0.25 * 0.04] * (len(lrs) - 2) + [0.25 * 0.008] * 2)
+    assert lrs == pytest.approx([0.25 * 0.05] * (len(lrs) - 2) + [0.25 * 0.008] * 2)
 
 
 def test_the_loss_of_a_split_is_the_mean_over_its_tokens():
