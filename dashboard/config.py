@@ -8,7 +8,7 @@ class LogConfig:
     """How often something is written for TensorBoard, in steps; 0 = never."""
 
     attention_every: int = 50
-    sample_every: int = 100
+    sample_every: int = 200
     histograms: bool = False
 
     def __post_init__(self) -> None:

@@ -65,7 +65,7 @@ class LoopConfig:
     batch_size: int = 16
     grad_accum: int = 1
     grad_clip: float | None = 1.0
-    eval_every: int = 100
+    eval_every: int = 200
     checkpoint_every: int = 200
     keep: int = 2
     seed: int = 1
