@@ -8,6 +8,7 @@
 """
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,7 +21,7 @@ from settings import Wrong
 class SampleConfig:
     """What to write, and how; null (or 0 for top_k) switches a filter off."""
 
-    run: str | None = None  # a run's folder
+    run: str | None = None  # a run's folder; latest (or nothing) is the newest
     checkpoint: str = "best"  # best, last or a step
     prompt: str | None = None
     prompt_file: str | None = None  # - = standard input
@@ -30,7 +31,7 @@ class SampleConfig:
     top_p: float | None = None
     min_p: float | None = 0.1
     repetition_penalty: float = 1.0
-    stop: str | None = None
+    stop: str | None = None  # one text, at which writing ends
     num_samples: int = 1
     seed: int = 1
     cache: bool = True
@@ -54,10 +55,10 @@ def say(line: str) -> None:
 
 
 def open_run(config: SampleConfig) -> tuple[Path, Path]:
-    """The run and its checkpoint. Wrong where there is none, or none that is sound."""
+    """The run and its checkpoint; by default the newest that has a sound one. Wrong where there is none."""
     from training.checkpoint import find
 
-    if config.run:
+    if config.run not in (None, "latest"):
         run = Path(config.run)
         if not run.is_dir():
             raise Wrong(f"run={run}: no such folder")
@@ -66,9 +67,11 @@ def open_run(config: SampleConfig) -> tuple[Path, Path]:
     for pointer in sorted(begun, key=lambda path: path.stat().st_mtime, reverse=True):
         run = pointer.parent.parent
         try:
-            return run, find(run, config.checkpoint, say)
+            sound = find(run, say=lambda line: None)
         except ValueError as error:
             say(f"skipped {run}: {error}")
+            continue
+        return run, sound if config.checkpoint == "last" else find(run, config.checkpoint, say)
     raise Wrong("there is no run with a checkpoint in runs/; run train.py first, or name one: run=...")
 
 
@@ -86,30 +89,38 @@ def read_prompt(config: SampleConfig) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def write(config: SampleConfig, prompt: str, folder: Path, out: TextIO) -> tuple[Any, Any, list[int]]:
+def open_model(config: SampleConfig, prompt: str, folder: Path) -> tuple[Any, Any, list[int], Any]:
+    """The model, its tokenizer, the ids it begins with, and how it draws. ValueError where they do not fit
+    each other, or the prompt has characters that the tokenizer does not know."""
+    from data.tokenizer import Tokenizer
+    from model.generate import Sampling
+    from model.weights import load
+    from training.checkpoint import read_state
+
+    filters = (config.top_k, config.top_p, config.min_p, config.repetition_penalty)
+    sampling = Sampling(config.temperature, *filters)
+    tokenizer = Tokenizer.load(folder.parent.parent / "tokenizer.json")
+    model = load(folder)
+    if tokenizer.vocab_size != model.vocab_size:
+        raise ValueError(f"tokenizer.json has {tokenizer.vocab_size} tokens, the model {model.vocab_size}")
+    begun = tokenizer.encode(prompt).tolist() if prompt else [read_state(folder).start]
+    return model, tokenizer, begun, sampling
+
+
+def write(config: SampleConfig, prompt: str, opened: tuple, out: TextIO) -> list[int]:
     """Print the prompt and what the model makes of it, as it comes: whole characters, up to `stop`.
 
-    Returns the model, its tokenizer and the ids of the first text, prompt included.
+    Returns the ids of the first text, prompt included.
     """
     import torch
 
     from data.stream import TextStream
-    from data.tokenizer import Tokenizer
-    from model.generate import Sampling, generate
-    from model.weights import load
-    from training.checkpoint import read_state
+    from model.generate import generate
 
-    tokenizer = Tokenizer.load(folder.parent.parent / "tokenizer.json")
-    model = load(folder)
-    if tokenizer.vocab_size != model.vocab_size:
-        raise Wrong(f"tokenizer.json has {tokenizer.vocab_size} tokens, the model {model.vocab_size}")
-    begun = tokenizer.encode(prompt).tolist() if prompt else [read_state(folder).start]
-    filters = (config.top_k, config.top_p, config.min_p, config.repetition_penalty)
-    sampling, end = Sampling(config.temperature, *filters), tokenizer.end_of_text
-    ids = [begun] * config.num_samples
+    model, tokenizer, begun, sampling = opened
+    ids, end = torch.tensor([begun] * config.num_samples), tokenizer.end_of_text
     drawn = generate(
-        model, torch.tensor(ids), config.max_new_tokens, sampling,
-        seed=config.seed, cache=config.cache, end=end,
+        model, ids, config.max_new_tokens, sampling, seed=config.seed, cache=config.cache, end=end
     )
     streams = [TextStream(tokenizer, config.stop) for _ in range(config.num_samples)]
     texts = [prompt] * config.num_samples
@@ -133,7 +144,7 @@ def write(config: SampleConfig, prompt: str, folder: Path, out: TextIO) -> tuple
     for text, stream in zip(texts[1:], streams[1:], strict=True):
         out.write(f"---\n{text}{stream.flush()}\n")
     out.flush()
-    return model, tokenizer, first
+    return first
 
 
 def keep_maps(run: Path, model, tokenizer, ids: list[int]) -> None:
@@ -157,21 +168,21 @@ def keep_maps(run: Path, model, tokenizer, ids: list[int]) -> None:
 
 def main(config: SampleConfig) -> int:
     prompt = read_prompt(config)
-    run, folder = open_run(config)
-    say(f"{folder}")
     try:
-        if config.out is None:
-            written = write(config, prompt, folder, sys.stdout)
-        else:
-            with open(config.out, "w", encoding="utf-8", newline="") as out:
-                written = write(config, prompt, folder, out)
-            say(f"written to {config.out}")
-    except BrokenPipeError:
-        raise
+        run, folder = open_run(config)
+        say(f"{folder}")
+        opened = open_model(config, prompt, folder)
+        file = open(config.out, "w", encoding="utf-8", newline="") if config.out else None  # noqa: SIM115
+    except ValueError as error:
+        raise Wrong(str(error)) from error
     except OSError as error:
         raise Wrong(f"out={config.out}: {error.strerror}") from error
+    with file or nullcontext(sys.stdout) as out:
+        ids = write(config, prompt, opened, out)
+    if config.out:
+        say(f"written to {config.out}")
     if config.attention:
-        keep_maps(run, *written)
+        keep_maps(run, opened[0], opened[1], ids)
     return 0
 
 

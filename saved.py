@@ -23,7 +23,7 @@ def over_saved(schema: type, values: dict[str, Any], typed: Iterable[str], group
     if len(origins) > 1:
         raise Wrong(f"{origins[0]}= and {origins[1]}= exclude each other")
     origin = origins[0]
-    folder = newest_run() if (origin, values[origin]) == ("resume", "latest") else Path(values[origin])
+    folder = newest_run(origin) if values[origin] == "latest" else Path(values[origin])
     if not (folder / "config.yaml").is_file():
         raise Wrong(f"{origin}={folder}: holds no run of this project (no config.yaml there)")
     saved = flatten(asdict(load_config(folder / "config.yaml", schema)))
@@ -38,11 +38,12 @@ def over_saved(schema: type, values: dict[str, Any], typed: Iterable[str], group
     return saved | new
 
 
-def newest_run() -> Path:
-    """The run in runs/ that was begun or resumed last."""
-    found = max(Path("runs").glob("*/config.yaml"), key=lambda path: path.stat().st_mtime, default=None)
+def newest_run(origin: str) -> Path:
+    """The run in runs/ that was begun or resumed last, among those that saved something."""
+    begun = (path.parent.parent / "config.yaml" for path in Path("runs").glob("*/checkpoints/last"))
+    found = max(filter(Path.exists, begun), key=lambda path: path.stat().st_mtime, default=None)
     if found is None:
-        raise Wrong("resume=latest: there is no run in runs/ yet; run train.py first")
+        raise Wrong(f"{origin}=latest: there is no run in runs/ yet; run train.py first")
     return found.parent
 
 

@@ -90,7 +90,7 @@ def set_up(config: TrainConfig, words: Sequence[str], say: Callable[[str], None]
     # What the machine is
     loop = speed.resolve(config.train)
     config = replace(config, train=loop)
-    say(f"device   {loop.device}, {loop.dtype}, {torch.get_num_threads()} threads")
+    say(f"device   {loop.device}, {loop.dtype}, threads: {torch.get_num_threads()}")
 
     # Text → ids → (x, y)
     resumed = Path(config.resume) if config.resume else None
@@ -174,6 +174,7 @@ def train(config: TrainConfig, words: Sequence[str] = (), say: Callable[[str], N
                     why = "interrupted" if interrupted.asked else ended(loop, state, minutes_since(STARTED))
                     if why:
                         break
+                    interrupted.patient = True
                     scale = factor(config.schedule, state.step, loop.max_steps)
                     started = time.perf_counter()
                     x, y = (ids.to(loop.device) for ids in batches.batch(state.step))
@@ -186,9 +187,11 @@ def train(config: TrainConfig, words: Sequence[str] = (), say: Callable[[str], N
                 watch.finish(model, optimizers, state, hurry=interrupted.asked)
         except (NotFinite, OSError) as error:
             raise Failed(f"{error}; the last good checkpoint is {checkpoint.find(folder)}") from error
-    if interrupted.asked and not state.step:
-        shutil.rmtree(folder)  # nothing was learned
-        raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            if state.step == 0:
+                shutil.rmtree(folder)
+                print("interrupted before the first step: nothing is kept", file=sys.stderr)
+            raise
     return Result(folder, state, why, interrupted.asked, heads_in_words(state), watch.sample)
 
 
@@ -202,13 +205,15 @@ def report(result: Result) -> None:
     if result.sample:
         print("sample   " + result.sample.rstrip().replace("\n", "\n         "))
     print(f"saved    {result.folder}/checkpoints")
+    if result.interrupted:
+        print(f"go on    python train.py resume={result.folder}")
     print(f"next     python sample.py run={result.folder}")
 
 
 def main(config: TrainConfig) -> int:
     try:
         result = train(config, sys.argv[1:])
-    except Failed as error:
+    except (Failed, BrokenPipeError) as error:
         print(f"train.py: {error}", file=sys.stderr)
         return 1
     report(result)

@@ -21,8 +21,9 @@ def help_text(program: Program) -> str:
             f"{name}={value if isinstance(value, str) else json.dumps(value)}"
             for name, value in values.items()
         ]
-        start = f"  {room + '.' if room else '':11} "
-        lines.append(textwrap.fill(" ".join(pairs), 110, initial_indent=start, subsequent_indent=" " * 14))
+        start = f"  {room + '.':11} " if room else "  "
+        more = " " * len(start)
+        lines.append(textwrap.fill(" ".join(pairs), 110, initial_indent=start, subsequent_indent=more))
     return "\n".join([*lines, "Options: --help, --cfg job (shows the settings), -m (a sweep: key=a,b)"])
 
 

@@ -31,6 +31,7 @@ from training.stopping import State
 PROBE_TOKENS = 128
 DRAWN_TOKENS = 32  # what a picture has room for
 EVAL_TOKENS = 8192  # in a batch of validation: large batches are quick
+SOON = 20  # such batches; a person who waits for more is told
 SAMPLE_TOKENS = 200
 
 
@@ -65,6 +66,7 @@ class Watch:
         self.progress = Progress(config.train.max_steps, state.step)
         self.started = started - state.wall  # as if earlier processes had been this one
         self.aside = 0.0  # seconds of looking, which are on neither clock
+        self.looking: float | None = None  # since when
         self.logged = (state.tokens, state.seconds)
         self.rate: float | None = None  # tokens a second
         self.sample = ""
@@ -77,7 +79,7 @@ class Watch:
 
     def write(self, state: State, values: dict[str, float]) -> None:
         """A line of metrics, with the clocks."""
-        state.wall = time.perf_counter() - self.started - self.aside
+        state.wall = (self.looking or time.perf_counter()) - self.started - self.aside
         clocks = {"seconds": round(state.seconds, 3), "wall": round(state.wall, 3)}
         self.logger.scalars(state.step, values, tokens=state.tokens, **clocks)
 
@@ -119,15 +121,18 @@ class Watch:
 
     @contextmanager
     def aside_in_eval_mode(self, model: GPT):
-        begun = time.perf_counter()
+        self.looking = time.perf_counter()
         model.eval()
         yield
         model.train()
-        self.aside += time.perf_counter() - begun
+        self.aside += time.perf_counter() - self.looking
+        self.looking = None
 
     def evaluate(self, model: GPT, state: State) -> bool:
         """The loss of the whole validation split; True when it is the best so far."""
         train, length = self.config.train, self.config.model.context_length
+        if (tokens := len(self.text.validation)) > SOON * EVAL_TOKENS:
+            self.progress.say(f"evaluating on {tokens:,} tokens, the whole validation split")
         windows = validation_windows(self.text.validation, length, EVAL_TOKENS)
         nats = evaluate(model, windows, device=train.device, dtype=train.dtype)
         best = state.evaluated(nats)

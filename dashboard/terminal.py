@@ -26,16 +26,16 @@ class Progress:
         self.started = time.monotonic()
         self.shown_at = -1e9
         self.val_loss: float | None = None
+        self.val_step = 0
 
     def step(self, step: int, loss: float, tokens_per_second: float) -> None:
         """After a training step."""
-        if time.monotonic() - self.shown_at < (0.1 if self.live else 10) and step < self.max_steps:
-            return
-        self._show(step, f"loss {loss:.4f}", tokens_per_second)
+        if time.monotonic() - self.shown_at >= (0.1 if self.live else 10):
+            self._show(step, f"loss {loss:.4f}", tokens_per_second)
 
     def evaluated(self, step: int, val_loss: float, best: bool, tokens_per_second: float | None) -> None:
         """After an evaluation, which leaves a line of its own."""
-        self.val_loss = val_loss
+        self.val_loss, self.val_step = val_loss, step
         self._show(step, f"val loss {val_loss:.4f}" + (" (best)" if best and step else ""), tokens_per_second)
         if self.live:
             self.stream.write("\n")
@@ -49,7 +49,7 @@ class Progress:
         now = time.monotonic()
         line = f"step {step:>{len(str(self.max_steps))}}/{self.max_steps}  {loss}"
         if self.val_loss is not None and not loss.startswith("val"):
-            line += f"  val loss {self.val_loss:.4f}"
+            line += f"  val loss {self.val_loss:.4f} at {self.val_step}"
         if tokens_per_second:
             line += f"  {tokens_per_second:,.0f} tokens/s"
         if step > self.first:

@@ -104,7 +104,7 @@ def _decode(file: Path) -> Iterator[str]:
             at, byte = done - waiting + error.start, error.object[error.start]
             raise ValueError(
                 f"{file}: not UTF-8 text (byte 0x{byte:02x} at offset {at}); "
-                "if it is text, save it as UTF-8 (iconv -t UTF-8 does that)"
+                "if it is text, save it as UTF-8 (iconv -f <its encoding> -t UTF-8 does that)"
             ) from None
         done += len(block)
         yield text

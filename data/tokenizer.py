@@ -64,8 +64,8 @@ class Tokenizer:
         if unknown := sorted(set(self.unknown(text))):
             known = "".join(sorted(token for token in self.vocabulary if len(token) == 1))
             raise ValueError(
-                f"the tokenizer does not know {' '.join(map(repr, unknown[:20]))}; "
-                f"it knows {known[:100]!r}{' and others' * (len(known) > 100)}"
+                f"the tokenizer does not know {' '.join(map(repr, unknown[:20]))}; of its {len(known):,} "
+                f"characters the first are {known[:60]!r}"
             )
         return self.encode_batch([text])[0].astype(np.int64)
 

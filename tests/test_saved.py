@@ -96,10 +96,17 @@ def test_resume_latest_is_the_run_used_last(saved, monkeypatch):
     other.mkdir()
     save_config(command.configure(TRAIN, []), other / "config.yaml", "python train.py")
     for folder, when in ((other, 1_000), (saved, 2_000)):
+        (folder / "checkpoints").mkdir()
+        (folder / "checkpoints" / "last").touch()
         os.utime(folder / "config.yaml", (when, when))
     assert command.configure(TRAIN, ["resume=latest"]).resume == str(Path("runs") / "one")
     os.utime(other / "config.yaml", (3_000, 3_000))
-    assert command.configure(TRAIN, ["resume=latest"]).resume == str(Path("runs") / "another")
+    for origin in ("resume", "like", "init_from"):
+        assert getattr(command.configure(TRAIN, [f"{origin}=latest"]), origin) == str(
+            Path("runs") / "another"
+        )
+    (other / "checkpoints" / "last").unlink()  # it has saved nothing
+    assert command.configure(TRAIN, ["resume=latest"]).resume == str(Path("runs") / "one")
 
 
 def test_resume_latest_without_a_run(tmp_path, monkeypatch):

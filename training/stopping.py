@@ -54,18 +54,19 @@ def ended(config: LoopConfig, state: State, minutes: float) -> str | None:
 
 
 class Interrupted:
-    """Ctrl-C or SIGTERM, remembered until the step is finished; a second one stops at once.
+    """Ctrl-C or SIGTERM. While `patient` the first is remembered in `asked`, so that the step can be
+    finished; a second, or one that comes before, is a KeyboardInterrupt at once.
 
     A context manager: the handlers that were there come back on leaving.
     """
 
     def __enter__(self) -> "Interrupted":
-        self.asked = False
+        self.asked = self.patient = False
         self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def _ask(self, number, frame) -> None:
-        if self.asked:
+        if self.asked or not self.patient:
             raise KeyboardInterrupt
         self.asked = True
 
