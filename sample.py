@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import command
+from model.config import between
 from settings import Wrong
 
 
@@ -41,9 +42,9 @@ class SampleConfig:
     def __post_init__(self) -> None:
         if self.prompt is not None and self.prompt_file is not None:
             raise ValueError("prompt= and prompt_file= exclude each other")
-        for key, least in (("max_new_tokens", 1), ("num_samples", 1), ("seed", 0)):
-            if getattr(self, key) < least:
-                raise ValueError(f"{key}={getattr(self, key)}: must be at least {least}")
+        between("max_new_tokens", self.max_new_tokens, 1, 10_000_000)
+        between("num_samples", self.num_samples, 1, 10_000)
+        between("seed", self.seed, 0, 2**63 - 1)
 
 
 PROGRAM = command.Program(__file__, __doc__, SampleConfig)
@@ -80,6 +81,8 @@ def read_prompt(config: SampleConfig) -> str:
     if config.prompt_file is None:
         return config.prompt or ""
     name = config.prompt_file
+    if name == "-" and sys.stdin is None:
+        raise Wrong("prompt_file=-: standard input is closed")
     try:
         text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -177,8 +180,14 @@ def main(config: SampleConfig) -> int:
         raise Wrong(str(error)) from error
     except OSError as error:
         raise Wrong(f"out={config.out}: {error.strerror}") from error
-    with file or nullcontext(sys.stdout) as out:
-        ids = write(config, prompt, opened, out)
+    try:
+        with file or nullcontext(sys.stdout) as out:
+            ids = write(config, prompt, opened, out)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        say(f"sample.py: the text cannot be written: {error.strerror}")
+        return 1
     if config.out:
         say(f"written to {config.out}")
     if config.attention:

@@ -138,7 +138,10 @@ def meant(typed: str, names: list[str]) -> str:
 def as_yaml(values: dict) -> str:
     import yaml
 
-    return yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
+    text = yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
+    if yaml.safe_load(text) == values:
+        return text
+    return yaml.safe_dump(values, sort_keys=False)  # U+0085, say, is written and read as a line's end
 
 
 def yaml_fault(error: Exception) -> str:

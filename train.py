@@ -110,7 +110,7 @@ def set_up(config: TrainConfig, words: Sequence[str], say: Callable[[str], None]
         model.load_state_dict(load(checkpoint.find(Path(config.init_from), "best", say)).state_dict())
     model = model.to(loop.device)
     optimizers = make_optimizers(model, config.optimizer)
-    say(f"model    {model.n_parameters():,} parameters: {summary(config)}")
+    say(f"model    {sum(p.numel() for p in model.parameters()):,} parameters: {summary(config)}")
 
     # Where the run stands
     if resumed:
@@ -148,7 +148,7 @@ def train(config: TrainConfig, words: Sequence[str] = (), say: Callable[[str], N
     import torch
 
     from training import checkpoint
-    from training.folder import locked
+    from training.folder import take_lock
     from training.schedule import factor
     from training.step import NotFinite, train_step
     from training.stopping import Interrupted, ended, minutes_since
@@ -156,20 +156,25 @@ def train(config: TrainConfig, words: Sequence[str] = (), say: Callable[[str], N
 
     try:
         config, text, batches, model, optimizers, state, folder = set_up(config, words, say)
+        lock = take_lock(folder)
     except ValueError as error:
         raise Wrong(str(error)) from error
     loop, begun = config.train, state.step
     if config.resume and (why := ended(loop, state, 0.0)):
-        say(f"nothing to do: {why}; train.max_steps={2 * loop.max_steps} would go on")
+        more = f"train.max_steps={2 * state.step}" if state.step >= loop.max_steps else "another limit"
+        say(f"nothing to do: {why}; {more} would go on")
+        lock.close()
         return Result(folder, state, why, False, heads_in_words(state), "")
-    with locked(folder), Interrupted() as interrupted:
-        begin(config, folder, text, words)
-        announce(folder, say)
+    with lock, Interrupted() as interrupted:
         guesses = torch.compile(model) if loop.compile == "true" else model
         try:
+            if state.step == 0:
+                checkpoint.save(folder, model, optimizers, state)
+            begin(config, folder, text, words)
+            announce(folder, say)
             with Watch(config, folder, text, model, state, STARTED) as watch:
                 while True:
-                    if state.step > begun or not config.resume:
+                    if state.step > begun or state.step == 0:
                         watch.look(model, optimizers, state)
                     why = "interrupted" if interrupted.asked else ended(loop, state, minutes_since(STARTED))
                     if why:
@@ -186,9 +191,9 @@ def train(config: TrainConfig, words: Sequence[str] = (), say: Callable[[str], N
                     watch.stepped(state, loss, norm, optimizers[-1].param_groups[0]["lr"])
                 watch.finish(model, optimizers, state, hurry=interrupted.asked)
         except (NotFinite, OSError) as error:
-            raise Failed(f"{error}; the last good checkpoint is {checkpoint.find(folder)}") from error
+            raise Failed(f"{error}; {checkpoint.last_good(folder)}") from error
         except KeyboardInterrupt:
-            if state.step == 0:
+            if state.step == 0 and not config.resume:
                 shutil.rmtree(folder)
                 print("interrupted before the first step: nothing is kept", file=sys.stderr)
             raise
@@ -213,7 +218,7 @@ def report(result: Result) -> None:
 def main(config: TrainConfig) -> int:
     try:
         result = train(config, sys.argv[1:])
-    except (Failed, BrokenPipeError) as error:
+    except (Failed, OSError) as error:
         print(f"train.py: {error}", file=sys.stderr)
         return 1
     report(result)

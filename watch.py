@@ -61,7 +61,8 @@ class Watch:
         self.looks = steps_to_look(config.train.max_steps, config.log.attention_every)
         self.operations = speed.operations(model)
         self.peak = speed.matrix_peak(config.train.device, config.train.dtype)
-        self.logger = Logger(folder, resume_step=state.step if config.resume else None)
+        # What a lost process looked at before the first step is looked at again.
+        self.logger = Logger(folder, resume_step=(state.step or -1) if config.resume else None)
         self.logger.config((folder / "config.yaml").read_text(encoding="utf-8"))
         self.progress = Progress(config.train.max_steps, state.step)
         self.started = started - state.wall  # as if earlier processes had been this one
@@ -204,7 +205,7 @@ def announce(folder: Path, say: Callable[[str], None]) -> None:
 
 
 def begin(config, folder: Path, text: TokenStore, words: Sequence[str]) -> None:
-    """Write what a run's folder holds from the start: its settings and its tokenizer."""
-    save_config(config, folder / "config.yaml", " ".join(["python train.py", *words]))
+    """Write what a run's folder holds from the start: its tokenizer and its settings, which make it a run."""
     if not config.resume:
         text.tokenizer.save(folder / "tokenizer.json")
+    save_config(config, folder / "config.yaml", " ".join(["python train.py", *words]))

@@ -95,8 +95,16 @@ class Logger:
 def _keep_until(path: Path, step: int) -> None:
     """Cut a `metrics.jsonl` to its lines up to `step`, in one move: a reader sees the old file or the new."""
     # A process that was killed may leave half a line at the end, or no file yet.
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    kept = [line for line in text.splitlines(keepends=True) if line.endswith("\n") and _step(line) <= step]
     beside = path.with_name(path.name + ".partial")
     beside.write_text("".join(kept), encoding="utf-8", newline="\n")
     os.replace(beside, path)
+
+
+def _step(line: str) -> float:
+    """The step of a line of metrics; infinite for what is none, such as the zeros that a power cut leaves."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf

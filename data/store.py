@@ -85,7 +85,7 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], N
     """
     os.environ.setdefault("RAYON_NUM_THREADS", str(data.num_proc))  # the threads inside `tokenizers`
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # else it warns whenever somebody forks
-    if data.source == "hub":
+    if data.source == "hub" and data.name:
         say(f"looking up {data.name} on the Hugging Face Hub")
     corpus = open_corpus(data)
     given = Tokenizer.load(tokenizer.path) if tokenizer.path else None
@@ -123,7 +123,7 @@ def _meta(folder: Path) -> dict | None:
             (folder / f"{split}.bin").stat().st_size == meta["tokens"][split] * size for split in SPLITS
         )
         return meta if whole and (folder / "tokenizer.json").is_file() else None
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

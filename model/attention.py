@@ -56,6 +56,8 @@ def fused_attention(
     causal: bool = False, bias: Tensor | None = None, dropout: float = 0.0,
 ) -> tuple[Tensor, None]:
     """The same output from PyTorch's fused kernel; the weights never exist, so None takes their place."""
+    if k.size(-2) != v.size(-2):
+        raise ValueError(f"{k.size(-2)} keys, {v.size(-2)} values")  # the kernel would drop some in silence
     if causal and mask is None and bias is None and 1 < q.size(-2) == k.size(-2):
         # is_causal is aligned to the top left: it means ours only when T == S.
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True), None
@@ -77,7 +79,7 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0, attend: Callable = fused_attention,
     ) -> None:
         super().__init__()
-        if d_head is None and d_model % n_heads:
+        if n_heads < 1 or (d_head is None and d_model % n_heads):
             raise ValueError(f"n_heads={n_heads} does not divide d_model={d_model}")
         self.d_model, self.n_heads, self.d_head = d_model, n_heads, d_head or d_model // n_heads
         self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=bias)
@@ -91,8 +93,10 @@ class MultiHeadAttention(nn.Module):
         cache=None, record: list | None = None,
     ) -> Tensor:
         """x (B, T, C) → (B, T, C). A list `record` gets the weights (B, H, T, S), by the definition."""
-        if x.dim() != 3 or x.size(-1) != self.d_model:
+        if x.dim() != 3 or x.size(-1) != self.d_model or not x.numel():
             raise ValueError(f"x has shape {tuple(x.shape)}, not (batch, length, d_model={self.d_model})")
+        if mask is not None and mask.dim() == 3:
+            raise ValueError(f"mask {tuple(mask.shape)} has no axis for the heads; mask[:, None] has one")
         B, T, _ = x.shape
         qkv = self.qkv(x).view(B, T, 3, self.n_heads, self.d_head)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, T, D)

@@ -43,8 +43,9 @@ class ModelConfig:
     mlp: str = "swiglu"
 
     def __post_init__(self) -> None:
-        for key in ("n_layers", "n_heads", "d_model", "context_length"):
-            between(f"model.{key}", getattr(self, key), 1)
+        most = {"n_layers": 1000, "n_heads": 1024, "d_model": 65_536, "context_length": 2**20}
+        for key, limit in most.items():
+            between(f"model.{key}", getattr(self, key), 1, limit)
         choose("model.norm", self.norm, NORMS)
         choose("model.mlp", self.mlp, MLPS)
         between("model.dropout", self.dropout, 0, 0.99)
@@ -58,8 +59,8 @@ class ModelConfig:
         if self.d_ff is None:
             swiglu = -(-8 * self.d_model // (3 * 64)) * 64
             self.d_ff = swiglu if self.mlp == "swiglu" else 4 * self.d_model
-        between("model.d_head", self.d_head, 1)
-        between("model.d_ff", self.d_ff, 1)
+        between("model.d_head", self.d_head, 1, 65_536)
+        between("model.d_ff", self.d_ff, 1, 2**20)
 
 
 @dataclass

@@ -118,6 +118,8 @@ class GPT(nn.Module):
         `record` gets each layer's attention weights (B, H, T, S), computed by the definition."""
         if not torch.compiler.is_compiling():
             self.check(ids)
+        if cache is not None and len(cache) != len(self.blocks):
+            raise ValueError(f"{len(cache)} layers of cache, but {len(self.blocks)} of model")
         offset = cache[0].length if cache else 0
         x = self.position.embed(self.embed(ids), offset)  # (B, T, C)
         x = self.dropout(self.embed_norm(x))
@@ -148,7 +150,3 @@ class GPT(nn.Module):
         position, attention = (asdict(part) for part in self.parts)
         shape = {"vocab_size": self.vocab_size, "model": asdict(self.config)}
         return shape | {"position": position, "attention": attention}
-
-    def n_parameters(self) -> int:
-        """All trained numbers; tied ones are counted once."""
-        return sum(parameter.numel() for parameter in self.parameters())

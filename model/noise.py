@@ -5,5 +5,4 @@ from hashlib import blake2b
 
 def mix(*numbers: int) -> int:
     """One seed in [0, 2⁶³) from several numbers, such as (seed, step); neighbours give unrelated seeds."""
-    text = ",".join(str(int(number)) for number in numbers)
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+    return int.from_bytes(blake2b(str(numbers).encode(), digest_size=8).digest(), "big") >> 1

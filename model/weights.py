@@ -18,11 +18,19 @@ def save(model: GPT, folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(model.describe(), indent=2), encoding="utf-8")
 
 
+def read_config(folder: Path) -> dict:
+    """config.json as it stands, plain data. ValueError where there is none."""
+    try:
+        return json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{folder} holds no readable model: {type(error).__name__}: {error}") from error
+
+
 def load(folder: Path, *, device: str | torch.device = "cpu") -> GPT:
     """The model in `folder`, in eval mode. ValueError where the files are missing, damaged or do not fit
     each other; nothing larger than the file is ever allocated."""
+    settings = read_config(folder)
     try:
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = ModelConfig(**settings["model"])
         parts = PositionConfig(**settings["position"]), AttentionConfig(**settings["attention"])
         with safe_open(folder / "model.safetensors", "pt", device=str(device)) as file:
@@ -36,6 +44,6 @@ def load(folder: Path, *, device: str | torch.device = "cpu") -> GPT:
                 found, meant = shapes.get(odd[0]), wanted.get(odd[0])
                 raise ValueError(f"{odd[0]} is {found} in the file, {meant} by config.json")
             model.load_state_dict({name: file.get_tensor(name) for name in shapes}, assign=True)
-    except (OSError, KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError, SafetensorError) as error:
+    except (OSError, KeyError, TypeError, SafetensorError) as error:
         raise ValueError(f"{folder} holds no readable model: {type(error).__name__}: {error}") from error
     return model.eval()

@@ -39,8 +39,8 @@ def program(tmp_path):
 
 def test_nothing_typed_is_what_the_files_say():
     config = command.configure(TRAIN, [])
-    assert (config.model.n_layers, config.model.d_head, config.optimizer.matrix_lr) == (4, 32, 0.02)
-    assert config.position == train.PositionConfig("rope", 10_000.0)
+    assert (config.model.n_layers, config.model.d_head, config.optimizer.matrix_lr) == (4, 32, 0.05)
+    assert config.position == train.PositionConfig("rope", 1_000.0)
 
 
 def test_words_beat_experiments_beat_root_beats_groups(program):

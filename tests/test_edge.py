@@ -161,4 +161,4 @@ finally:
         assert file.stem in line.replace("[", " ").replace("]", " ").split()
     for key in leaves(train.TrainConfig):
         assert f"{key.rpartition('.')[2]}=" in done.stdout
-    assert "sample_every=150" in done.stdout  # what conf/train.yaml says, not the dataclass
+    assert "sample_every=200" in done.stdout  # what conf/train.yaml says, not the dataclass

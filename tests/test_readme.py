@@ -53,7 +53,8 @@ def test_each_command_is_one_that_the_programs_understand(command, tmp_path, mon
     from settings import save_config
 
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs" / "name").mkdir(parents=True)
+    (tmp_path / "runs" / "name" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "runs" / "name" / "checkpoints" / "last").touch()
     save_config(train.configure([]), tmp_path / "runs" / "name" / "config.yaml", "")
     program, words = programs[words[1]], [word.replace("<name>", "name") for word in words[2:]]
     for job in sweep(program, [w for w in words if w != "-m"]) if "-m" in words else [words]:

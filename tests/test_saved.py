@@ -50,7 +50,7 @@ def test_a_saved_file_is_plain_and_has_no_places(saved):
         ("n_layers: 3", "n_layer: 3", "model.n_layer: no such setting (did you mean model.n_layers?)"),
         ("n_layers: 3", "n_layers: three", "model.n_layers=three: must be a whole number"),
         ("n_layers: 3", "n_layers: true", "model.n_layers=True: must be a whole number"),
-        ("n_layers: 3", "n_layers: 0", "model.n_layers=0: must be at least 1"),
+        ("n_layers: 3", "n_layers: 0", "model.n_layers=0: must be between 1 and 1000"),
         ("n_layers: 3", "n_layers: [", "line "),
         ("n_layers: 3", "n_layers: !!python/object/apply:os.system [true]", "line 3: could not determine"),
     ],

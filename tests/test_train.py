@@ -256,13 +256,12 @@ def test_four_runs_started_in_the_same_second_get_four_folders(here):
 
 
 def test_a_run_in_training_is_refused_to_another_process(here):
-    from training.folder import locked
+    from training.folder import take_lock
 
     (here / "run").mkdir()
-    with locked(here / "run"), pytest.raises(ValueError, match="another process"), locked(here / "run"):
-        pass
-    with locked(here / "run"):
-        pass
+    with take_lock(here / "run"), pytest.raises(ValueError, match="another process"):
+        take_lock(here / "run")
+    take_lock(here / "run").close()
 
 
 @pytest.mark.parametrize(
@@ -272,6 +271,102 @@ def test_every_experiment_takes_one_step(here, name):
     words = [f"experiment={name}", "data=file", "data.path=text.txt", "model=nano", "model.context_length=16"]
     words += ["train.max_steps=1", "train.batch_size=2", "run_dir=out"]
     assert train.train(train.configure(words), words, say=lambda line: None).state.step == 1
+
+
+def quietly(*words):
+    return train.train(train.configure(list(words)), say=lambda line: None)
+
+
+def test_an_interruption_never_removes_a_run_that_was_there(here, monkeypatch):
+    from watch import Watch
+
+    with monkeypatch.context() as patch:  # lost before the first step
+        patch.setattr(Watch, "look", lambda *args: (_ for _ in ()).throw(SystemExit(9)))
+        with pytest.raises(SystemExit):
+            run("run_dir=out")
+    (here / "out" / "notes.txt").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(Watch, "look", lambda *args: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            quietly("resume=out")
+    assert (here / "out" / "notes.txt").exists()
+    whole, resumed = run("run_dir=whole"), quietly("resume=out")
+    assert resumed.state.step == 6 and metrics(resumed.folder) == metrics(whole.folder)
+    assert curves(resumed.folder) == curves(whole.folder)
+
+
+def test_a_damaged_checkpoint_is_written_again_when_a_run_comes_to_it(here):
+    whole = run("run_dir=out")
+    newest = checkpoint.find(whole.folder) / "model.safetensors"
+    data = newest.read_bytes()
+    newest.write_bytes(data[:5])
+    again = quietly("resume=out")
+    assert again.state.step == 6 and newest.read_bytes() == data and checkpoint.fault(newest.parent) is None
+
+
+def test_what_a_power_cut_leaves_in_the_metrics_is_passed_over(here, monkeypatch):
+    stop_after(monkeypatch, 3)
+    run("run_dir=out")
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    kept = metrics(here / "out")
+    with open(here / "out" / "metrics.jsonl", "ab") as file:
+        file.write(b'\n[]\n{}\n\0\0\0\n\xff\n{\'step\': 4}\n{"step": 5}\n{"st')
+    assert quietly("resume=out").state.step == 6
+    assert metrics(here / "out")[: len(kept)] == kept
+
+
+def test_a_full_disk_ends_with_1_and_what_was_saved_stays_sound(here, capsys, monkeypatch):
+    from safetensors import SafetensorError
+
+    write, calls = checkpoint.save_file, []
+
+    def fills_up(*args):
+        calls.append(args)
+        if len(calls) > 1:
+            raise SafetensorError("No space left on device (os error 28)")
+        write(*args)
+
+    monkeypatch.setattr(checkpoint, "save_file", fills_up)
+    code = ends(train.PROGRAM, train.main, "data=file", "data.path=text.txt", *SMALL, "run_dir=out")
+    error = capsys.readouterr().err
+    assert (
+        code == 1
+        and "No space left" in error
+        and "last good checkpoint is out/checkpoints/step-00000000" in error
+    )
+    assert [path.name for path in checkpoint.steps(here / "out")] == ["step-00000000"]
+    calls.clear()
+    monkeypatch.setattr(checkpoint, "save_file", write)
+    assert quietly("resume=out").state.step == 6
+
+
+def test_the_same_run_in_another_process_is_refused_with_2(here, capsys):
+    from training.folder import take_lock
+
+    run("run_dir=out")
+    with take_lock(here / "out"):
+        assert ends(train.PROGRAM, train.main, "resume=out", "train.max_steps=9") == 2
+    assert "out is being trained by another process" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "answer"),
+    [
+        ("norm: rmsnorm", "norm: layernorm", "another model"),
+        ("name: muon", "name: adamw", "matrix_lr"),
+        ("vocab_size: 280", "vocab_size: 290", None),  # the tokenizer of the run is what counts
+    ],
+)
+def test_settings_that_do_not_fit_the_checkpoint_are_refused(here, old, new, answer):
+    run("run_dir=out")
+    path = here / "out" / "config.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    if answer is None:
+        assert quietly("resume=out", "train.max_steps=7").state.step == 7
+    else:
+        with pytest.raises(command.Wrong, match=answer):
+            quietly("resume=out", "train.max_steps=7")
 
 
 COMBINATIONS = list(

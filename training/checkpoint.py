@@ -23,8 +23,10 @@ from torch import Tensor
 
 from model import weights
 from model.gpt import GPT
+from training.optimizer import Muon
 from training.stopping import State
 
+MEMORY = {Muon: ("momentum",), torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq")}
 NAME = re.compile(r"step-(\d{8,})")
 FILES = ("model.safetensors", "config.json", "training_state.safetensors", "training_state.json")
 
@@ -62,6 +64,8 @@ def save(run: Path, model: GPT, optimizers: list[torch.optim.Optimizer], state: 
     saved before is untouched then."""
     target = folder_of(run, state.step)
     beside = target.with_name(f".{target.name}.tmp")
+    if target.exists() and fault(target):  # a damaged one, that a resumed run has come to again
+        shutil.rmtree(target)
     if not target.exists():
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
@@ -73,6 +77,9 @@ def save(run: Path, model: GPT, optimizers: list[torch.optim.Optimizer], state: 
             (beside / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
             for path in beside.iterdir():
                 _sync(path)
+        except SafetensorError as error:  # what it makes of a full disk
+            shutil.rmtree(beside, ignore_errors=True)
+            raise OSError(str(error)) from error
         except BaseException:
             shutil.rmtree(beside, ignore_errors=True)
             raise
@@ -105,8 +112,9 @@ def steps(run: Path) -> list[Path]:
 
 def named_by(run: Path, pointer: str) -> Path | None:
     """The checkpoint that `best` or `last` names; None if it names nothing that looks like one."""
+    path = run / "checkpoints" / pointer
     try:
-        name = (run / "checkpoints" / pointer).read_text(encoding="utf-8")[:100].strip()
+        name = path.read_text(encoding="utf-8")[:100].strip() if path.is_file() else ""
     except (OSError, UnicodeDecodeError):
         return None
     return next((folder for folder in steps(run) if folder.name == name), None)
@@ -172,6 +180,8 @@ def restore(folder: Path, model: GPT, optimizers: list[torch.optim.Optimizer]) -
     """Put a checkpoint's weights and optimizer memory into place; returns where the run stood.
 
     ValueError where it does not fit the model."""
+    if weights.read_config(folder) != model.describe():
+        raise ValueError(f"{folder}: its config.json describes another model than the settings do")
     try:
         model.load_state_dict(load_file(folder / "model.safetensors"))
         tensors = load_file(folder / "training_state.safetensors")
@@ -180,7 +190,17 @@ def restore(folder: Path, model: GPT, optimizers: list[torch.optim.Optimizer]) -
     parameters = dict(model.named_parameters())
     owner = {p: optimizer for optimizer in optimizers for g in optimizer.param_groups for p in g["params"]}
     for full_name, tensor in tensors.items():
-        name, key = full_name.rsplit("/", 1)
-        parameter = parameters[name]
+        name, _, key = full_name.rpartition("/")
+        parameter = parameters.get(name)
+        if parameter is None or key not in MEMORY[type(owner[parameter])]:
+            raise ValueError(f"{folder}: {full_name} is no memory of this optimizer")
         owner[parameter].state[parameter][key] = tensor.to(parameter.device)
     return read_state(folder)
+
+
+def last_good(run: Path) -> str:
+    """The checkpoint to go on from, in words."""
+    try:
+        return f"the last good checkpoint is {find(run)}"
+    except ValueError:
+        return "nothing had been saved yet"

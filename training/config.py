@@ -78,8 +78,9 @@ class LoopConfig:
         choose("train.device", self.device, DEVICES)
         choose("train.dtype", self.dtype, DTYPES)
         choose("train.compile", self.compile, SWITCHES)
-        for key in ("max_steps", "batch_size", "grad_accum", "eval_every", "checkpoint_every", "keep"):
+        for key in ("max_steps", "grad_accum", "eval_every", "checkpoint_every", "keep"):
             between(f"train.{key}", getattr(self, key), 1)
+        between("train.batch_size", self.batch_size, 1, 2**20)
         between("train.patience", self.patience, 1)
         between("train.max_minutes", self.max_minutes, 0)
         between("train.target_loss", self.target_loss, 0)

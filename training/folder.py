@@ -2,9 +2,9 @@
 
 import re
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 try:
     import fcntl
@@ -50,13 +50,17 @@ def new_folder(run_dir: str | None, words: Sequence[str]) -> Path:
     raise ValueError(f"runs/ is full of {name}")
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a run's lock. ValueError if another live process has it; a dead one's is gone with it."""
-    with open(folder / ".lock", "w", encoding="utf-8") as file:
-        if fcntl:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise ValueError(f"{folder} is being trained by another process") from error
-        yield
+def take_lock(folder: Path) -> TextIO:
+    """A run's lock, held until it is closed. ValueError if another live process has it; a dead one's is
+    gone with it."""
+    try:
+        file = open(folder / ".lock", "w", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be written to: {error}") from error
+    if fcntl:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            raise ValueError(f"{folder} is being trained by another process") from error
+    return file

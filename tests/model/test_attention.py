@@ -198,6 +198,15 @@ def test_what_cannot_work_is_said_with_the_numbers():
         MultiHeadAttention(32, 3)
     with pytest.raises(ValueError, match=r"\(2, 5, 16\), not \(batch, length, d_model=32\)"):
         MultiHeadAttention(32, 4)(torch.randn(2, 5, 16))
+    with pytest.raises(ValueError, match=r"\(2, 0, 32\)"):
+        MultiHeadAttention(32, 4)(torch.randn(2, 0, 32))
+    # with as many texts as heads a mask of each text would silently become one of each head
+    with pytest.raises(ValueError, match=r"mask \(4, 5, 5\) has no axis for the heads"):
+        MultiHeadAttention(32, 4)(torch.randn(4, 5, 32), torch.zeros(4, 5, 5, dtype=torch.bool))
+    q, k, v = qkv()
+    for attend in (scaled_dot_product_attention, fused_attention):
+        with pytest.raises((ValueError, RuntimeError)):
+            attend(q, k, v[:, :, :3])
 
 
 def test_the_page_runs_by_itself():

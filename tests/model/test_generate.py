@@ -35,6 +35,13 @@ def test_a_full_cache_says_so():
         cache.append(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
 
 
+def test_a_cache_of_another_depth_is_refused(make_gpt):
+    model = make_gpt()
+    for cache in ([], make_cache(model.config, 1)[:1], make_cache(model.config, 1) * 2):
+        with pytest.raises(ValueError, match=f"{len(cache)} layers of cache, but 2 of model"):
+            model(torch.tensor([[1]]), cache=cache)
+
+
 def test_the_window_moves_in_jumps_of_half_a_context():
     starts = [window_start(n, 8) for n in range(1, 22)]
     assert starts == [0] * 8 + [4] * 4 + [8] * 4 + [12] * 4 + [16]
