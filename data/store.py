@@ -122,7 +122,8 @@ def _meta(folder: Path) -> dict | None:
         whole = all(
             (folder / f"{split}.bin").stat().st_size == meta["tokens"][split] * size for split in SPLITS
         )
-        return meta if whole and (folder / "tokenizer.json").is_file() else None
+        whole = whole and Tokenizer.load(folder / "tokenizer.json").fingerprint == meta["tokenizer"]
+        return meta if whole else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -120,6 +120,16 @@ def test_damaged_tokens_are_prepared_again(text, cache):
     assert list(cache.iterdir()) == [folder]
 
 
+@pytest.mark.parametrize("name", ["meta.json", "tokenizer.json"])
+@pytest.mark.parametrize("damage", ["", "[]", "null", "{}", '{"dtype": "x", "tokens": 1}'])
+def test_a_damaged_cache_never_blocks_a_start(text, cache, name, damage):
+    made = prepare(text, TokenizerConfig("byte"), silent)
+    (folder,) = cache.iterdir()
+    (folder / name).write_text(damage)
+    again = prepare(text, TokenizerConfig("byte"), silent)
+    assert again.fingerprint == made.fingerprint and np.array_equal(again.train, made.train)
+
+
 @pytest.mark.parametrize("step", ["_learn", "_tokenize"])
 def test_what_fails_halfway_leaves_nothing(text, cache, monkeypatch, step):
     def fail(*_):
