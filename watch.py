@@ -138,7 +138,7 @@ class Watch:
         nats = evaluate(model, windows, device=train.device, dtype=train.dtype)
         best = state.evaluated(nats)
         text = self.text
-        bits = bits_per_byte(nats, len(text.validation) - 1, text.bytes["validation"], text.unknown_bytes)
+        bits = bits_per_byte(nats, len(text.validation) - 1, text.validation_bytes, text.unknown_bytes)
         self.write(state, {"val/loss": nats, "val/bpb": bits})
         self.progress.evaluated(state.step, nats, best, self.rate)
         if self.config.log.histograms:
