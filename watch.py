@@ -1,14 +1,15 @@
 """What is looked at while a model trains, and when.
 
     each step          a line in metrics.jsonl, a point on the curves (after the first hundred: every tenth)
-    eval_every         the loss on the whole validation split, attention images; a checkpoint if it is best
-    attention_every    what every head does with two probes; more often early on, when heads form
+    eval_every         the loss on the whole validation split; a checkpoint if it is best
+    attention_every    what every head does with two probes, for the Attention tab; more often early on, when
+                       heads form. At evaluations also what each head is worth, and at a few of them images
     sample_every       text that the model writes
     checkpoint_every   everything it takes to go on
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from dashboard import heads
+from dashboard import evidence, heads
 from dashboard.logger import Logger
 from dashboard.terminal import Progress
 from data.batches import validation_windows
@@ -30,9 +31,14 @@ from training.stopping import State
 
 PROBE_TOKENS = 128
 DRAWN_TOKENS = 32  # what a picture has room for
+DRAWINGS = 4  # in a run: a picture takes longer than a training step, and the tab has them all
 EVAL_TOKENS = 8192  # in a batch of validation: large batches are quick
 SOON = 20  # such batches; a person who waits for more is told
 SAMPLE_TOKENS = 200
+ABOUT = {
+    "text": "How the validation text begins.",
+    "repeats": "Random tokens, then the same again: only who looks back can foresee the second half.",
+}
 
 
 def steps_to_look(max_steps: int, every: int, most: int = 64) -> set[int]:
@@ -44,6 +50,12 @@ def steps_to_look(max_steps: int, every: int, most: int = 64) -> set[int]:
     early = {step for step in early if step < min(every, max_steps)}
     every *= max(1, -(-max_steps // (every * (most - 1 - len(early)))))
     return early | set(range(every, max_steps, every)) | {max_steps}
+
+
+def spread(steps: Iterable[int], most: int) -> set[int]:
+    """At most `most` of the steps, evenly, the first and the last among them."""
+    ordered = sorted(steps)
+    return {ordered[i * (len(ordered) - 1) // (most - 1)] for i in range(most)} if ordered else set()
 
 
 class Watch:
@@ -59,6 +71,8 @@ class Watch:
         self.probes = make_probes(text, min(PROBE_TOKENS, config.model.context_length))
         self.drawn = make_probes(text, min(DRAWN_TOKENS, config.model.context_length))
         self.looks = steps_to_look(config.train.max_steps, config.log.attention_every)
+        evaluations = {step for step in self.looks if self.due(config.train.eval_every, step)}
+        self.draws = spread(evaluations, DRAWINGS)
         self.operations = speed.operations(model)
         self.peak = speed.matrix_peak(config.train.device, config.train.dtype)
         # What a lost process looked at before the first step is looked at again.
@@ -98,20 +112,21 @@ class Watch:
     def look(self, model: GPT, optimizers: list[Optimizer], state: State) -> None:
         """Before the first step and after each: whatever is due."""
         train, log, step = self.config.train, self.config.log, state.step
-
-        def due(every: int) -> bool:
-            return bool(every) and (step % every == 0 or step == train.max_steps)
-
-        best = False
+        best, evaluated = False, self.due(train.eval_every, step)
         with self.aside_in_eval_mode(model):
-            if due(train.eval_every):
+            if evaluated:
                 best = self.evaluate(model, state)
             if step in self.looks:
-                self.look_at_heads(model, state, draw=due(train.eval_every))
-            if due(log.sample_every):
+                scores = self.look_at_heads(model, state, evaluated)
+            if step in self.draws:  # some of the looks
+                self.draw(model, state, scores)
+            if self.due(log.sample_every, step):
                 self.write_sample(model, state)
-            if best or due(train.checkpoint_every):
+            if best or self.due(train.checkpoint_every, step):
                 self.save(model, optimizers, state, best)
+
+    def due(self, every: int, step: int) -> bool:
+        return bool(every) and (step % every == 0 or step == self.config.train.max_steps)
 
     def finish(self, model: GPT, optimizers: list[Optimizer], state: State, hurry: bool) -> None:
         """After the last step: what the regular intervals have not done. In a `hurry` only save."""
@@ -145,19 +160,39 @@ class Watch:
             self.logger.histograms(state.step, {f"weights/{n}": p for n, p in model.named_parameters()})
         return best
 
-    def look_at_heads(self, model: GPT, state: State, draw: bool) -> None:
-        """What every head does with the probes, as numbers, and as images if `draw`."""
-        device, seen = self.config.train.device, {}
+    def look_at_heads(self, model: GPT, state: State, ablate: bool) -> dict[str, Tensor]:
+        """What every head does with the probes, for the tab and in numbers; if `ablate`, also its worth."""
+        read = {}
         for name, ids in self.probes.items():
-            seen[name] = model.attention_maps(ids[None].to(device))[:, 0].cpu(), ids  # (L, H, T, T), (T,)
-        scores = heads.probe_scores(seen)
+            ids = ids.to(self.config.train.device)
+            weights, loss = evidence.look(model, ids)
+            read[name] = heads.scores(weights, ids)
+            if not loss.isfinite().all():
+                continue  # a model that has overflowed has no maps; its loss tells
+            self.logger.maps(
+                state.step,
+                name,
+                weights,
+                self.labels_of(ids),
+                scores=read[name],
+                loss=loss,
+                ablation=evidence.ablation(model, ids) if ablate else None,
+                gain=evidence.induction_gain(loss) if name == "repeats" else None,
+                about=ABOUT[name],
+            )
+        scores = heads.probe_scores(read)
         self.write(state, heads.layer_maxima(scores))
         state.heads.append([state.step, {name: rounded(score) for name, score in scores.items()}])
-        if draw:
-            for name, ids in self.drawn.items():
-                labels = [self.text.tokenizer.label(token) for token in ids.tolist()]
-                maps = model.attention_maps(ids[None].to(device))[:, 0].cpu()
-                self.logger.attention(state.step, name, maps, labels, scores)
+        return scores
+
+    def draw(self, model: GPT, state: State, scores: dict[str, Tensor]) -> None:
+        """Images of what every head does with two shorter probes, for those without the tab."""
+        for name, ids in self.drawn.items():
+            weights, _ = evidence.look(model, ids.to(self.config.train.device))
+            self.logger.attention(state.step, name, weights, self.labels_of(ids), scores)
+
+    def labels_of(self, ids: Tensor) -> list[str]:
+        return [self.text.tokenizer.label(token) for token in ids.tolist()]
 
     def write_sample(self, model: GPT, state: State) -> None:
         """What the model writes by itself, up to the end of a text: as sample.py, without more words."""

@@ -1,9 +1,9 @@
 """What a head is doing, as numbers and a name.
 
-Shapes: L layers, H heads, T tokens. `weights` is `(L, H, T, T)`: row t holds what query t attends to; it is 0
-after t and sums to 1. `tokens` is `(T,)`. Every score is `(L, H)` in [0, 1]: a mean over the queries that can
-show the pattern, NaN where none can (a single token; no token twice). Layers and heads count from 0, as is
-usual: L1H3 is the fourth head of the second layer.
+Shapes: L layers, H heads, T tokens. `weights` is `(L, H, T, T)`: row t holds what query t attends to; it sums
+to 1, and where attention is causal it is 0 after t. `tokens` is `(T,)`. Every score is `(L, H)` in [0, 1]: a
+mean over the queries that can show the pattern, NaN where none can (a single token; no token twice). Layers
+and heads count from 0, as is usual: L1H3 is the fourth head of the second layer.
 """
 
 import torch
@@ -52,14 +52,25 @@ def first_token(weights: Tensor, tokens: Tensor) -> Tensor:
 
 
 def current_token(weights: Tensor, tokens: Tensor) -> Tensor:
-    """mean over t ≥ 1 of w[t, t]: attention that stays on the token itself."""
+    """mean over t ≥ 1 of w[t, t]: attention that stays on the token itself.
+
+    In BERT few heads do that (Clark et al. 2019, arXiv 1906.04341, §3.1).
+    """
     return weights.float().diagonal(dim1=-2, dim2=-1)[..., 1:].mean(-1)
 
 
 def entropy(weights: Tensor, tokens: Tensor) -> Tensor:
-    """mean over t ≥ 1 of −Σ w[t] log w[t] / log(t + 1): 1 = spread evenly, 0 = all on one token."""
-    nats = torch.special.entr(weights.float()).sum(-1)[..., 1:]  # (L, H, T - 1)
+    """mean over t ≥ 1 of −Σ w[t] log w[t] / log n(t): 1 = spread evenly, 0 = all on one token.
+
+    n(t) is the number of tokens that t can see: t + 1, or all T if any weight lies on a later token. Clark et
+    al. 2019 (arXiv 1906.04341) tell broad heads from sharp ones by the entropy; the divisor makes texts of
+    any length comparable.
+    """
+    weights = weights.float()
+    nats = torch.special.entr(weights).sum(-1)[..., 1:]  # (L, H, T - 1)
     visible = torch.arange(2, weights.shape[-1] + 1, device=weights.device)
+    if weights.triu(1).any():
+        visible = torch.full_like(visible, weights.shape[-1])
     return (nats / visible.log()).mean(-1)
 
 
@@ -88,12 +99,9 @@ def scores(weights: Tensor, tokens: Tensor) -> dict[str, Tensor]:
     return {name: score(weights, tokens) for name, (score, _) in SCORES.items()}
 
 
-def probe_scores(probes: dict[str, tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
-    """Every score, each read from the probe that suits it.
-
-    `probes` holds (weights, tokens) of "text" and of "repeats"; their lengths may differ.
-    """
-    return {name: score(*probes[probe]) for name, (score, probe) in SCORES.items()}
+def probe_scores(read: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Each score from the probe that suits it; `read` holds the `scores` of "text" and of "repeats"."""
+    return {name: read[probe][name] for name, (_, probe) in SCORES.items()}
 
 
 def layer_maxima(scores: dict[str, Tensor]) -> dict[str, float]:

@@ -12,6 +12,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from dashboard.figures import attention_image
 from dashboard.labels import code_block
+from dashboard.recording import log_attention
 
 
 class Logger:
@@ -67,6 +68,10 @@ class Logger:
         for layer, maps in enumerate(weights):
             picture = attention_image(maps, labels, scores, layer, f"Layer {layer} · {probe} · step {step}")
             self._events.add_image(f"attention/{probe}/L{layer}", picture, step, dataformats="HWC")
+
+    def maps(self, step: int, probe: str, weights: Tensor, labels: list[str], **more) -> None:
+        """Where every head looks in a probe, `(L, H, T, T)`, for the Attention tab: see `log_attention`."""
+        log_attention(self._events, f"attention/{probe}", weights, labels, step, **more)
 
     def histograms(self, step: int, tensors: dict[str, Tensor]) -> None:
         """The distribution of each tensor's finite values, keyed by tag."""

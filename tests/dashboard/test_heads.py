@@ -97,6 +97,10 @@ def test_entropy_of_two_equal_halves():
     assert heads.entropy(weights, torch.arange(4)).item() == pytest.approx(expected)
 
 
+def test_entropy_of_attention_that_looks_both_ways_is_measured_against_all_tokens():
+    assert heads.entropy(torch.full((1, 1, 8, 8), 1 / 8), torch.arange(8)).item() == pytest.approx(1)
+
+
 @given(seed=st.integers(0, 2**31), n_tokens=st.integers(2, 20), vocabulary=st.integers(1, 8))
 def test_scores_of_any_causal_rows_lie_between_zero_and_one(seed, n_tokens, vocabulary):
     weights = random_weights(seed, 2, 3, n_tokens, n_tokens)
@@ -127,7 +131,8 @@ def test_without_a_repeated_token_there_is_no_copy_to_look_at():
 
 def test_each_score_is_read_from_its_own_probe():
     previous, induction = head(PERFECT["previous_token"]), head(PERFECT["induction"])
-    scores = heads.probe_scores({"text": (previous, torch.arange(T)), "repeats": (induction, TOKENS)})
+    read = {"text": heads.scores(previous, torch.arange(T)), "repeats": heads.scores(induction, TOKENS)}
+    scores = heads.probe_scores(read)
     assert (scores["previous_token"].item(), scores["induction"].item()) == (1, 1)
 
 
