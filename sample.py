@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import command
-from model.config import between
+from model.config import between, choose
 from settings import Wrong
 
 
@@ -36,6 +36,7 @@ class SampleConfig:
     num_samples: int = 1
     seed: int = 1
     cache: bool = True
+    compile: str = "auto"  # true and false; auto compiles where the text is long enough to repay it
     out: str | None = None  # a file
     attention: bool = False
 
@@ -45,6 +46,8 @@ class SampleConfig:
         between("max_new_tokens", self.max_new_tokens, 1, 10_000_000)
         between("num_samples", self.num_samples, 1, 10_000)
         between("seed", self.seed, 0, 2**63 - 1)
+        self.compile = self.compile.lower()
+        choose("compile", self.compile, ("auto", "true", "false"))
 
 
 PROGRAM = command.Program(__file__, __doc__, SampleConfig)
@@ -110,6 +113,24 @@ def open_model(config: SampleConfig, prompt: str, folder: Path) -> tuple[Any, An
     return model, tokenizer, begun, sampling
 
 
+def compiled_twin(config: SampleConfig, model) -> Any:
+    """The model, compiled for one token at a time; None where that would not pay."""
+    from training import compiled, products
+
+    library = products.choose(model)
+    if config.compile == "auto":
+        pays = config.cache and compiled.repays(model, config.num_samples, config.max_new_tokens)
+    else:
+        pays = config.compile == "true"
+    if not pays:
+        return None
+    from data.store import cache_folder
+
+    say("compiling, which takes about ten seconds")
+    options = {"cpp_wrapper": library == "MKL"}
+    return compiled.compiled(model, say, cache_folder() / "compiled", dynamic=True, options=options)
+
+
 def write(config: SampleConfig, prompt: str, opened: tuple, out: TextIO) -> list[int]:
     """Print the prompt and what the model makes of it, as it comes: whole characters, up to `stop`.
 
@@ -123,7 +144,8 @@ def write(config: SampleConfig, prompt: str, opened: tuple, out: TextIO) -> list
     model, tokenizer, begun, sampling = opened
     ids, end = torch.tensor([begun] * config.num_samples), tokenizer.end_of_text
     drawn = generate(
-        model, ids, config.max_new_tokens, sampling, seed=config.seed, cache=config.cache, end=end
+        model, ids, config.max_new_tokens, sampling,
+        seed=config.seed, cache=config.cache, end=end, decode=compiled_twin(config, model),
     )
     streams = [TextStream(tokenizer, config.stop) for _ in range(config.num_samples)]
     texts = [prompt] * config.num_samples

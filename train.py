@@ -82,7 +82,7 @@ def set_up(config: TrainConfig, words: Sequence[str], say: Callable[[str], None]
     from model.gpt import GPT
     from model.noise import mix
     from model.weights import load
-    from training import checkpoint, speed
+    from training import checkpoint, products, speed
     from training.folder import new_folder
     from training.optimizer import make_optimizers
     from training.stopping import State
@@ -90,7 +90,8 @@ def set_up(config: TrainConfig, words: Sequence[str], say: Callable[[str], None]
     # What the machine is
     loop = speed.resolve(config.train)
     config = replace(config, train=loop)
-    say(f"device   {loop.device}, {loop.dtype}, threads: {torch.get_num_threads()}")
+    library = f", products by {products.choose()}" if loop.device == "cpu" else ""
+    say(f"device   {loop.device}, {loop.dtype}{library}, threads: {torch.get_num_threads()}")
 
     # Text → ids → (x, y)
     resumed = Path(config.resume) if config.resume else None

@@ -3,8 +3,9 @@
 Shapes: B texts written side by side, n tokens so far, V vocabulary, context_length at most in sight.
 """
 
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -54,19 +55,21 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
 
 def keep_min_p(logits: Tensor, p: float) -> Tensor:
     """Hide tokens less than p times as likely as the likeliest (Nguyen et al. 2024, arXiv 2407.01082)."""
-    probabilities = logits.softmax(-1)
-    return logits.masked_fill(probabilities < p * probabilities.amax(-1, keepdim=True), float("-inf"))
+    least = logits.amax(-1, keepdim=True) + math.log(p)
+    return logits.masked_fill(logits < least, float("-inf"))
 
 
-def draw(logits: Tensor, noise: Tensor | None) -> Tensor:
-    """One id a row, (B, V) → (B,): with exponential noise each is drawn with its probability, since the
-    smallest of E_i / p_i is i with probability p_i; without noise it is the likeliest."""
-    return (logits if noise is None else logits.softmax(-1) / noise).argmax(-1)
+def draw(logits: Tensor, uniform: Tensor | None) -> Tensor:
+    """One id a row, (B, V) → (B,): the first at which the probabilities, added up, exceed `uniform` (B, 1),
+    a number in [0, 1), so that each is drawn with its probability; without such numbers the likeliest."""
+    if uniform is None:
+        return logits.argmax(-1)
+    total = logits.softmax(-1).cumsum(-1, dtype=torch.float64)  # in float32 the last could round down to u
+    return (total <= uniform * total[:, -1:]).sum(-1)
 
 
-def choose_next(logits: Tensor, seen: Tensor, noise: Tensor | None, sampling: Sampling) -> Tensor:
-    """The next id (B,) from logits (B, V)."""
-    logits = logits.float()
+def choose_next(logits: Tensor, seen: Tensor | None, uniform: Tensor, sampling: Sampling) -> Tensor:
+    """The next id (B,) from logits (B, V); `seen` (B, V) is needed for a penalty alone."""
     if sampling.repetition_penalty != 1:
         logits = penalise(logits, seen, sampling.repetition_penalty)
     if sampling.temperature == 0:
@@ -75,7 +78,7 @@ def choose_next(logits: Tensor, seen: Tensor, noise: Tensor | None, sampling: Sa
     filters = (keep_top_k, sampling.top_k), (keep_top_p, sampling.top_p), (keep_min_p, sampling.min_p)
     for keep, setting in filters:
         logits = keep(logits, setting) if setting else logits
-    return draw(logits, noise)
+    return draw(logits, uniform)
 
 
 def window_start(n: int, context_length: int) -> int:
@@ -88,12 +91,12 @@ def window_start(n: int, context_length: int) -> int:
 @torch.inference_mode()
 def generate(
     model: GPT, prompt: Tensor, max_new_tokens: int, sampling: Sampling | None = None, *,
-    seed: int = 0, cache: bool = True, end: int | None = None,
+    seed: int = 0, cache: bool = True, end: int | None = None, decode: Callable | None = None,
 ) -> Iterator[Tensor]:
     """Yield the next ids (B,), up to max_new_tokens times, for prompts (B, n ≥ 1). Each row draws
     with its own noise, from (seed, row) alone. Ends early when every row has drawn `end`. With and
-    without `cache` the logits are the same to rounding. A prompt longer than the context is cut to its
-    last tokens, with a warning.
+    without `cache` the logits are the same to rounding; `decode`, a faster twin of the model, computes
+    those of single tokens. A prompt longer than the context is cut to its last tokens, with a warning.
     """
     model.check(prompt)
     sampling = sampling or Sampling()
@@ -102,24 +105,28 @@ def generate(
         warnings.warn(f"{prompt.size(1)} tokens of prompt; the model sees the last {context}", stacklevel=2)
         prompt = prompt[:, -context:]
     B, first = prompt.shape
-    ids = torch.empty(B, first + max_new_tokens, dtype=torch.long, device=prompt.device)
+    ids = torch.empty(B, first + max_new_tokens, dtype=torch.long)
     ids[:, :first] = prompt
-    seen = torch.zeros(B, model.vocab_size, dtype=torch.bool, device=prompt.device).scatter_(1, prompt, True)
-    streams = [torch.Generator().manual_seed(mix(seed, row)) for row in range(B)]
-    done, start, caches = torch.zeros(B, dtype=torch.bool, device=prompt.device), -1, None
+    rows = [torch.Generator().manual_seed(mix(seed, row)) for row in range(B)]
+    uniform = torch.stack([torch.rand(max_new_tokens, generator=row) for row in rows])
+    penalised = sampling.repetition_penalty != 1
+    seen = torch.zeros(B, model.vocab_size, dtype=torch.bool).scatter_(1, ids[:, :first], True)
+    done, start, caches = torch.zeros(B, dtype=torch.bool), -1, None
     for n in range(first, first + max_new_tokens):
-        moved = start != window_start(n, context)
-        start = window_start(n, context)
+        moved, start = start != window_start(n, context), window_start(n, context)
         if cache and moved:
-            caches = make_cache(model.config, B, device=ids.device, dtype=model.embed.weight.dtype)
-        logits = model(ids[:, start:n] if moved or not cache else ids[:, n - 1 : n], cache=caches)[:, -1]
-        noise = torch.stack([torch.empty(model.vocab_size).exponential_(generator=g) for g in streams])
-        chosen = choose_next(logits, seen, noise.to(logits.device), sampling)
+            caches = make_cache(model.config, B, device=prompt.device, dtype=model.embed.weight.dtype)
+        reread = moved or not cache
+        forward = model if reread or decode is None else decode
+        new = ids[:, start if reread else n - 1 : n].to(prompt.device)
+        logits = forward(new, cache=caches)[:, -1].float().cpu()
+        chosen = choose_next(logits, seen, uniform[:, n - first, None], sampling)
         if end is not None:
             chosen = torch.where(done, end, chosen)
             done |= chosen == end
         ids[:, n] = chosen
-        seen.scatter_(1, chosen[:, None], True)
+        if penalised:
+            seen.scatter_(1, chosen[:, None], True)
         yield chosen
         if end is not None and bool(done.all()):
             return

@@ -43,6 +43,10 @@ def make_qk_norm(config: ModelConfig, gain: float) -> nn.Module | None:
     return norm
 
 
+def make_dropout(share: float) -> nn.Module:
+    return nn.Dropout(share) if share else nn.Identity()
+
+
 class MLP(nn.Module):
     """down(f(up(x)))."""
     def __init__(self, config: ModelConfig) -> None:
@@ -78,7 +82,7 @@ class Block(nn.Module):
             dropout=config.attention_dropout, attend=ATTEND[attention.name],
         )
         self.mlp = SwiGLU(config) if config.mlp == "swiglu" else MLP(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = make_dropout(config.dropout)
 
     def forward(self, x: Tensor, *, rotate=None, bias=None, cache=None, record=None) -> Tensor:
         places = {"rotate": rotate, "bias": bias, "cache": cache, "record": record}
@@ -98,7 +102,7 @@ class GPT(nn.Module):
         self.embed = nn.Embedding(vocab_size, config.d_model)
         self.position = ENCODINGS[position.name](config, position)
         self.embed_norm = make_norm(config) if config.embed_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = make_dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, attention) for _ in range(config.n_layers))
         self.norm = make_norm(config)
         self.head = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)

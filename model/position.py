@@ -64,14 +64,26 @@ class Learned(Position):
 class RoPE(Position):
     """q and k turned by an angle proportional to their position, so that q·k depends on the distance
     alone (Su et al. 2021, arXiv 2104.09864). Dimension i is paired with i + D/2, as in Llama's weights."""
+    def __init__(self, model: ModelConfig, position: PositionConfig) -> None:
+        super().__init__(model, position)
+        self.register_buffer("table", self.turns(model.context_length), persistent=False)
+
+    def turns(self, length: int) -> Tensor:
+        """(cos, cos) and (−sin, sin) of the angles at the first `length` positions, (2, length, D)."""
+        cpu = torch.device("cpu")  # also where a model is built without memory, on the meta device
+        positions = torch.arange(length, dtype=torch.float32, device=cpu)
+        angles = torch.outer(positions, frequencies(self.model.d_head, self.theta, cpu))
+        cos, sin = angles.cos(), angles.sin()  # (length, D/2)
+        return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
+
     def rotation(self, x: Tensor, offset: int) -> Callable[[Tensor], Tensor]:
-        positions = torch.arange(offset, offset + x.size(-2), device=x.device, dtype=torch.float32)
-        angles = torch.outer(positions, frequencies(self.model.d_head, self.theta, x.device))
-        cos, sin = angles.cos(), angles.sin()  # (T, D/2)
+        end = offset + x.size(-2)
+        table = self.table if end <= self.table.size(1) else self.turns(end).to(x.device)
+        cos, sin = table[:, offset:end]  # (T, D) each
 
         def rotate(y: Tensor) -> Tensor:  # (B, H, T, D)
             a, b = y.chunk(2, -1)
-            return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(y.dtype)
+            return torch.addcmul(y * cos, torch.cat((b, a), -1), sin).to(y.dtype)
 
         return rotate
 

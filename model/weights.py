@@ -6,9 +6,19 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch.overrides import TorchFunctionMode
 
 from model.config import AttentionConfig, ModelConfig, PositionConfig
 from model.gpt import GPT
+
+
+class Undrawn(TorchFunctionMode):
+    """While this is on, nothing of torch.nn.init does anything: the weights come from a file. (Drawing
+    numbers on the meta device would import PyTorch's compiler, which takes a second.)"""
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return (*args, *(kwargs or {}).values())[0]
+        return function(*args, **(kwargs or {}))
 
 
 def save(model: GPT, folder: Path) -> None:
@@ -37,7 +47,7 @@ def load(folder: Path, *, device: str | torch.device = "cpu") -> GPT:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
             if config.n_layers > len(shapes):
                 raise ValueError(f"{config.n_layers} layers by config.json, but {len(shapes)} tensors")
-            with torch.device("meta"):
+            with torch.device("meta"), Undrawn():
                 model = GPT(settings["vocab_size"], config, *parts)
             wanted = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
             if odd := sorted(name for name in wanted | shapes if wanted.get(name) != shapes.get(name)):
@@ -46,4 +56,4 @@ def load(folder: Path, *, device: str | torch.device = "cpu") -> GPT:
             model.load_state_dict({name: file.get_tensor(name) for name in shapes}, assign=True)
     except (OSError, KeyError, TypeError, SafetensorError) as error:
         raise ValueError(f"{folder} holds no readable model: {type(error).__name__}: {error}") from error
-    return model.eval()
+    return model.to(device).eval()  # the tables of positions are in no file

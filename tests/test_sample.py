@@ -145,3 +145,25 @@ def test_a_reader_that_has_enough_is_no_fault(trained):
         ["bash", "-c", f"set -o pipefail; {command}"], cwd=trained, capture_output=True, text=True
     )
     assert done.returncode == 0 and "Traceback" not in done.stderr and len(done.stdout) == 3
+
+
+LOADED = """
+import runpy, sys
+sys.path.insert(0, ROOT)
+sys.argv = ["sample.py", "run=runs/bytes", "max_new_tokens=5"]
+try:
+    runpy.run_path(ROOT + "/sample.py", run_name="__main__")
+except SystemExit as ended:
+    assert not ended.code
+print(*sys.modules, sep="\\n", file=sys.stderr)
+"""
+
+
+def test_only_what_sampling_needs_is_imported(trained):
+    """So that the first characters come soon: what is named here takes seconds."""
+    code = LOADED.replace("ROOT", repr(str(Path(sample.__file__).parent)))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=trained)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stderr.split("\n"))
+    slow = {"datasets", "pyarrow", "tensorboard", "matplotlib", "torch._dynamo", "torch._inductor", "sympy"}
+    assert "model.generate" in loaded and not loaded & slow

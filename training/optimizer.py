@@ -23,7 +23,7 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(steps):
         gram = x @ x.mT
-        x = 3.4445 * x + torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315) @ x
+        x = 3.4445 * x + (2.0315 * (gram @ gram) - 4.7750 * gram) @ x
     return (x.mT if tall else x).to(matrices.dtype)
 
 

@@ -7,7 +7,16 @@ import pytest
 import torch
 
 from model.cache import KVCache, make_cache
-from model.generate import Sampling, choose_next, generate, keep_min_p, keep_top_k, keep_top_p, window_start
+from model.generate import (
+    Sampling,
+    choose_next,
+    draw,
+    generate,
+    keep_min_p,
+    keep_top_k,
+    keep_top_p,
+    window_start,
+)
 from model.position import ENCODINGS
 
 CHUNKS = {"one by one": [1] * 12, "uneven": [3, 5, 1, 3], "whole": [12]}
@@ -104,10 +113,10 @@ def probabilities(logits, sampling, draws=20_000):
     """How often each id is drawn."""
     torch.manual_seed(0)
     rows = logits.expand(draws, -1)
-    noise = torch.empty_like(rows).exponential_()
+    uniform = torch.rand(len(rows), 1)
     seen = torch.zeros_like(rows, dtype=torch.bool)
     seen[:, 0] = True
-    drawn = choose_next(rows, seen, noise, sampling)
+    drawn = choose_next(rows, seen, uniform, sampling)
     return torch.bincount(drawn, minlength=logits.numel()) / draws
 
 
@@ -169,3 +178,29 @@ def test_nothing_is_left_behind_by_a_generation(make_gpt):
         warnings.simplefilter("error")
         one, two = generate(model, prompt, 30, seed=1), generate(model, prompt, 30, seed=1)
         assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))  # interleaved
+
+
+def test_a_hidden_token_is_never_drawn_whatever_the_number():
+    logits = torch.tensor([[-torch.inf, 0.3, -torch.inf, 1.1, -torch.inf]])
+    last = torch.nextafter(torch.tensor(1.0), torch.tensor(0.0))  # the largest float32 below 1
+    assert draw(logits, torch.tensor([[0.0]])).item() == 1
+    assert draw(logits, last.view(1, 1)).item() == 3
+    wide = torch.randn(1, 50_000).masked_fill(torch.arange(50_000) > 40_000, -torch.inf)
+    assert draw(wide, last.view(1, 1)).item() <= 40_000
+
+
+def test_the_beginning_of_a_text_does_not_depend_on_how_long_it_becomes(make_gpt):
+    model, prompt = make_gpt(), torch.tensor([[7], [8]])
+    assert torch.equal(text_of(model, prompt, 40, seed=5)[:, :9], text_of(model, prompt, 9, seed=5))
+
+
+def test_single_tokens_are_computed_by_the_faster_twin_alone(make_gpt):
+    model, lengths = make_gpt(), []
+
+    def twin(ids, cache):
+        lengths.append(ids.size(1))
+        return model(ids, cache=cache)
+
+    prompt = torch.randint(50, (1, 4))
+    assert torch.equal(text_of(model, prompt, 30, decode=twin), text_of(model, prompt, 30))
+    assert set(lengths) == {1} and 20 < len(lengths) < 30  # the prompt and moved windows are read whole

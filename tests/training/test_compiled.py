@@ -1,0 +1,47 @@
+"""The compiled twin, and when it is made."""
+
+import pytest
+import torch
+
+from training import compiled
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # PyTorch's own, on import
+
+
+class Slow:
+    def __init__(self, seconds):
+        self.seconds, self.embed = seconds, torch.nn.Embedding(1, 1)
+
+
+def test_it_is_made_only_where_it_repays_itself(monkeypatch):
+    clock = iter(range(10**6))
+    monkeypatch.setattr(compiled, "generate", lambda model, prompt, tokens: iter(()))
+    monkeypatch.setattr(compiled.time, "perf_counter", lambda: next(clock) * 0.016)  # 1 ms a token
+    assert not compiled.repays(Slow(1), 1, 300)
+    assert not compiled.repays(Slow(1), 1, 79_000)  # 79 s, of which a quarter would be saved
+    assert compiled.repays(Slow(1), 1, 81_000)
+
+
+def test_without_a_compiler_it_is_the_model_itself_and_says_so_once(make_gpt, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (None, "/no/such/compiler"))
+    monkeypatch.setattr(torch._inductor.config, "force_disable_caches", True)
+    model, ids, said = make_gpt(), torch.randint(50, (2, 6)), []
+    twin = compiled.compiled(model, said.append, tmp_path)
+    with torch.no_grad():
+        assert torch.equal(twin(ids), model(ids)) and torch.equal(twin(ids), model(ids))
+    assert len(said) == 1 and "compiler" in said[0]
+
+
+@pytest.mark.slow
+def test_one_compilation_serves_every_length_of_the_text(make_gpt, tmp_path):
+    from torch._dynamo.utils import counters
+
+    from model.generate import generate
+
+    counters.clear()
+    model, prompt = make_gpt(), torch.randint(50, (2, 3))
+    twin = compiled.compiled(model, pytest.fail, tmp_path, dynamic=True)
+    fast = torch.stack(list(generate(model, prompt, 40, decode=twin)))
+    assert torch.equal(fast, torch.stack(list(generate(model, prompt, 40))))
+    assert counters["stats"]["unique_graphs"] == 1

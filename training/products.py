@@ -1,0 +1,91 @@
+"""Which of PyTorch's two libraries multiplies float32 matrices on a CPU.
+
+PyTorch asks MKL, which keeps to AVX2 on processors that are not Intel's. oneDNN, which is also inside
+PyTorch, uses AVX-512 wherever there is one: twice the operations a second in a large product, and more
+than twice the bytes a second where one row meets a large matrix, as in sampling.
+"""
+
+import functools
+import platform
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+LARGE = 2**17  # numbers in a matrix, from which even a single row is multiplied faster by oneDNN
+KERNELS = torch.library.Library("aten", "IMPL")  # lives as long as the process, and so do the kernels in it
+
+
+def worth_it(rows: int, matrix: Tensor) -> bool:
+    """Whether oneDNN, and the detour to it, takes less time than MKL for so many rows × this matrix."""
+    size = matrix.size(-2) * matrix.size(-1)
+    return matrix.dtype == torch.float32 and rows > 0 and (size >= LARGE or rows * size >= 8 * LARGE)
+
+
+def onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    """a b + bias, (M, K) (K, N) → (M, N)."""
+    return torch.ops.mkldnn._linear_pointwise(a, b.t(), bias, "none", [], "")
+
+
+def mm(a: Tensor, b: Tensor) -> Tensor:
+    if worth_it(a.size(0), b):
+        return onednn(a, b)
+    out = a.new_empty(a.size(0), b.size(1))
+    return torch.ops.aten.addmm.out(out, a, b, beta=0, out=out)  # MKL's; with beta = 0 `out` is not read
+
+
+def mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
+    if worth_it(a.size(0), b):
+        return out.copy_(onednn(a, b))
+    return torch.ops.aten.addmm.out(out, a, b, beta=0, out=out)
+
+
+def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    if beta == alpha == 1 and bias.dim() == 1 and len(bias) == b.size(1) and worth_it(a.size(0), b):
+        return onednn(a, b, bias)
+    out = a.new_empty(a.size(0), b.size(1))
+    return torch.ops.aten.addmm.out(bias, a, b, beta=beta, alpha=alpha, out=out)
+
+
+def bmm(a: Tensor, b: Tensor) -> Tensor:
+    out = a.new_empty(len(a), a.size(1), b.size(2))
+    if b.size(1) * b.size(2) < LARGE or not worth_it(a.size(1), b):
+        return torch.ops.aten.bmm.out(a, b, out=out)
+    for product, left, right in zip(out, a, b, strict=True):
+        product.copy_(onednn(left, right))
+    return out
+
+
+@functools.cache
+def suits() -> bool:
+    """Whether this machine's processor has AVX-512 and is not Intel's, and oneDNN is there and agrees."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not torch.backends.mkldnn.is_available():
+        return False
+    facts = Path("/proc/cpuinfo")
+    if "Intel" in (facts.read_text(errors="replace") if facts.exists() else platform.processor()):
+        return False
+    a, b = torch.rand(3, 8), torch.rand(8, 5)
+    try:
+        return torch.allclose(onednn(a, b), a @ b)
+    except (RuntimeError, AttributeError):  # this PyTorch calls it otherwise
+        return False
+
+
+@functools.cache
+def install() -> None:
+    """From here on this process multiplies with oneDNN what is worth it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, that a kernel is replaced
+        for name, kernel in {"mm": mm, "mm.out": mm_out, "addmm": addmm, "bmm": bmm}.items():
+            KERNELS.impl(name, kernel, "CPU")
+
+
+def choose(model: nn.Module | None = None) -> str:
+    """Let oneDNN multiply in this process where that is faster: in training (no model), and in sampling
+    from a model whose matrices are large. Returns the name of the library for large products."""
+    sizes = sorted(weight.numel() for weight in model.parameters() if weight.dim() == 2) if model else [LARGE]
+    if sizes[len(sizes) // 2] < LARGE or not suits():
+        return "MKL"
+    install()
+    return "oneDNN"
