@@ -26,12 +26,13 @@ from model.generate import Sampling, generate
 from model.gpt import GPT
 from settings import save_config
 from training import checkpoint, speed
+from training.distributed import World
 from training.evaluate import bits_per_byte, evaluate
 from training.stopping import State
 
 PROBE_TOKENS = 128
 DRAWN_TOKENS = 32  # what a picture has room for
-DRAWINGS = 4  # in a run: a picture takes longer than a training step, and the tab has them all
+DRAWINGS = 3  # in a run: eight pictures take as long as a few training steps, and the tab has all steps
 EVAL_TOKENS = 8192  # in a batch of validation: large batches are quick
 SOON = 20  # such batches; a person who waits for more is told
 SAMPLE_TOKENS = 200
@@ -58,23 +59,63 @@ def spread(steps: Iterable[int], most: int) -> set[int]:
     return {ordered[i * (len(ordered) - 1) // (most - 1)] for i in range(most)} if ordered else set()
 
 
-class Watch:
+class Companion:
+    """What every process of a run does besides steps: its share of each evaluation."""
+
+    def __init__(self, config, folder: Path, text: TokenStore, world: World) -> None:
+        self.config, self.folder, self.text, self.world = config, folder, text, world
+        self.sample = ""
+
+    def __enter__(self) -> "Companion":
+        return self
+
+    def __exit__(self, *error) -> None:
+        pass
+
+    def stepped(self, state: State, loss: float, norm: float, lr: float) -> None:
+        """After a training step."""
+
+    def look(self, model: GPT, optimizers: list[Optimizer], state: State) -> None:
+        """Before the first step and after each: whatever is due."""
+        if self.due(self.config.train.eval_every, state.step):
+            self.evaluate(model, state)
+
+    def finish(self, model: GPT, optimizers: list[Optimizer], state: State, hurry: bool) -> None:
+        """After the last step: what the regular intervals have not done. In a `hurry` only save."""
+        saved = self.world.told(checkpoint.folder_of(self.folder, state.step).exists())
+        if not (hurry or saved or state.val_step == state.step):
+            self.evaluate(model, state)
+
+    def due(self, every: int, step: int) -> bool:
+        return bool(every) and (step % every == 0 or step == self.config.train.max_steps)
+
+    def evaluate(self, model: GPT, state: State) -> bool:
+        """The loss of the whole validation split; True when it is the best so far."""
+        train, length = self.config.train, self.config.model.context_length
+        windows = validation_windows(self.text.validation, length, EVAL_TOKENS)
+        model.eval()
+        nats = evaluate(model, windows, device=train.device, dtype=train.dtype, world=self.world)
+        model.train()
+        return state.evaluated(nats)
+
+
+class Watch(Companion):
     """Looks at a model in training and writes what it sees into the run's folder; leaving closes it.
 
     `started` is the time.perf_counter() reading from which `wall` counts.
     """
 
     def __init__(
-        self, config, folder: Path, text: TokenStore, model: GPT, state: State, started: float
+        self, config, folder: Path, text: TokenStore, world: World, model: GPT, state: State, started: float
     ) -> None:
-        self.config, self.folder, self.text = config, folder, text
+        super().__init__(config, folder, text, world)
         self.probes = make_probes(text, min(PROBE_TOKENS, config.model.context_length))
         self.drawn = make_probes(text, min(DRAWN_TOKENS, config.model.context_length))
         self.looks = steps_to_look(config.train.max_steps, config.log.attention_every)
         evaluations = {step for step in self.looks if self.due(config.train.eval_every, step)}
         self.draws = spread(evaluations, DRAWINGS)
         self.operations = speed.operations(model)
-        self.peak = speed.matrix_peak(config.train.device, config.train.dtype)
+        self.peak = speed.matrix_peak(config.train.device, config.train.dtype) * world.size
         # What a lost process looked at before the first step is looked at again.
         self.logger = Logger(folder, resume_step=(state.step or -1) if config.resume else None)
         self.logger.config((folder / "config.yaml").read_text(encoding="utf-8"))
@@ -84,10 +125,6 @@ class Watch:
         self.looking: float | None = None  # since when
         self.logged = (state.tokens, state.seconds)
         self.rate: float | None = None  # tokens a second
-        self.sample = ""
-
-    def __enter__(self) -> "Watch":
-        return self
 
     def __exit__(self, *error) -> None:
         self.logger.close()
@@ -99,7 +136,6 @@ class Watch:
         self.logger.scalars(state.step, values, tokens=state.tokens, **clocks)
 
     def stepped(self, state: State, loss: float, norm: float, lr: float) -> None:
-        """After a training step."""
         if state.step <= 100 or state.step % 10 == 0:
             tokens, seconds = self.logged
             self.logged = state.tokens, state.seconds
@@ -110,7 +146,6 @@ class Watch:
         self.progress.step(state.step, loss, self.rate)
 
     def look(self, model: GPT, optimizers: list[Optimizer], state: State) -> None:
-        """Before the first step and after each: whatever is due."""
         train, log, step = self.config.train, self.config.log, state.step
         best, evaluated = False, self.due(train.eval_every, step)
         with self.aside_in_eval_mode(model):
@@ -125,15 +160,11 @@ class Watch:
             if best or self.due(train.checkpoint_every, step):
                 self.save(model, optimizers, state, best)
 
-    def due(self, every: int, step: int) -> bool:
-        return bool(every) and (step % every == 0 or step == self.config.train.max_steps)
-
     def finish(self, model: GPT, optimizers: list[Optimizer], state: State, hurry: bool) -> None:
-        """After the last step: what the regular intervals have not done. In a `hurry` only save."""
         with self.aside_in_eval_mode(model):
-            saved = checkpoint.folder_of(self.folder, state.step).exists()
-            best = not (hurry or saved or state.val_step == state.step) and self.evaluate(model, state)
-            self.save(model, optimizers, state, best)
+            best = state.best_step
+            super().finish(model, optimizers, state, hurry)
+            self.save(model, optimizers, state, best != state.best_step)
 
     @contextmanager
     def aside_in_eval_mode(self, model: GPT):
@@ -145,15 +176,11 @@ class Watch:
         self.looking = None
 
     def evaluate(self, model: GPT, state: State) -> bool:
-        """The loss of the whole validation split; True when it is the best so far."""
-        train, length = self.config.train, self.config.model.context_length
         if (tokens := len(self.text.validation)) > SOON * EVAL_TOKENS:
             self.progress.say(f"evaluating on {tokens:,} tokens, the whole validation split")
-        windows = validation_windows(self.text.validation, length, EVAL_TOKENS)
-        nats = evaluate(model, windows, device=train.device, dtype=train.dtype)
-        best = state.evaluated(nats)
-        text = self.text
-        bits = bits_per_byte(nats, len(text.validation) - 1, text.validation_bytes, text.unknown_bytes)
+        best, text = super().evaluate(model, state), self.text
+        nats, targets = state.val_loss, len(text.validation) - 1
+        bits = bits_per_byte(nats, targets, text.validation_bytes, text.unknown_bytes)
         self.write(state, {"val/loss": nats, "val/bpb": bits})
         self.progress.evaluated(state.step, nats, best, self.rate)
         if self.config.log.histograms:

@@ -32,7 +32,9 @@ class Logger:
             _keep_until(path, resume_step)
         # Line by line, so that whoever reads along never waits for a buffer.
         self._metrics = path.open("x" if resume_step is None else "a", encoding="utf-8", buffering=1)
-        self._events = SummaryWriter(folder, purge_step=None if resume_step is None else resume_step + 1)
+        # A start at step 0 is marked too: TensorBoard's slow loader takes the first mark for a beginning, and
+        # would hide nothing.
+        self._events = SummaryWriter(folder, purge_step=0 if resume_step is None else resume_step + 1)
 
     def scalars(
         self, step: int, values: dict[str, float], *, tokens: int, seconds: float, wall: float

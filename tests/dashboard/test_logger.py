@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tensorboard.backend.event_processing import plugin_event_accumulator
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
 
@@ -87,6 +88,18 @@ def test_a_resumed_run_has_each_step_once_and_in_order(tmp_path):
     assert [(line["step"], line["train/loss"]) for line in read_metrics(tmp_path)] == expected
     assert [(e.step, e.value) for e in read_events(tmp_path).Scalars("train/loss")] == expected
     assert sorted(p.name.split(".")[0] for p in tmp_path.iterdir()) == ["events", "events", "metrics"]
+
+
+def test_a_resumed_run_has_each_map_once_in_tensorboard_s_slow_loader_too(tmp_path):
+    weights = random_weights(0, 1, 1, 2, 2)
+    for resume_step, steps in ((None, [0, 10, 20]), (10, [15, 20])):
+        logger = Logger(tmp_path, resume_step=resume_step)
+        for step in steps:
+            logger.maps(step, "text", weights, ["a", "b"])
+        logger.close()
+        time.sleep(1.1)
+    events = plugin_event_accumulator.EventAccumulator(str(tmp_path), {}, {"attention": 0})
+    assert [event.step for event in events.Reload().Tensors("attention/text")] == [0, 10, 15, 20]
 
 
 def test_resuming_before_the_first_line_was_written(tmp_path):

@@ -1,0 +1,88 @@
+"""What a run records for the Attention tab, when, and that a run in pieces records it as one in one go."""
+
+import pytest
+import torch
+
+import train
+import watch
+from dashboard import evidence, heads
+from dashboard.logger import Logger
+from data.tokenizer import Tokenizer
+from model.gpt import GPT
+from model.weights import load
+from tests.dashboard.test_recording import decoded, recorded
+from tests.test_train import here, run, stop_after  # noqa: F401
+from training import checkpoint
+
+
+def test_both_probes_are_recorded_with_scores_losses_and_what_each_head_is_worth(here):  # noqa: F811
+    result = run("run_dir=out")
+    found = {name: recorded(here / "out", f"attention/{name}") for name in ("text", "repeats")}
+    for name, steps in found.items():
+        assert [step for step, _, _ in steps] == [0, 1, 2, 3, 6]
+        assert [step for step, header, _ in steps if header["ablation"]] == [0, 3, 6]  # the evaluations
+        assert all((header["gain"] is None) == (name == "text") for _, header, _ in steps)
+        assert all(header["about"] == watch.ABOUT[name] and header["causal"] for _, header, _ in steps)
+    tokenizer = Tokenizer.load(here / "out" / "tokenizer.json")
+    ids = heads.repeated_tokens(tokenizer.vocab_size, 16, 0, (tokenizer.end_of_text,))
+    model = load(checkpoint.find(here / "out"))
+    weights, loss = evidence.look(model, ids)
+    _, header, maps = found["repeats"][-1]
+    assert (decoded(header, maps) - weights).abs().max() <= 1 / 255
+    assert header["tokens"] == [tokenizer.label(id) for id in ids.tolist()]
+    assert header["loss"] == pytest.approx(loss.tolist(), abs=1e-3)
+    assert header["gain"] == pytest.approx(evidence.induction_gain(loss), abs=1e-3)
+    for name, values in heads.scores(weights, ids).items():
+        assert torch.tensor(header["scores"][name]) == pytest.approx(values, abs=1e-3)
+    ablation = torch.tensor(header["ablation"])
+    torch.testing.assert_close(ablation, evidence.ablation(model, ids), atol=1e-3, rtol=0)
+    last = result.state.heads[-1][1]
+    assert last["induction"] == pytest.approx(torch.tensor(header["scores"]["induction"]), abs=1e-3)
+
+
+def test_a_run_in_pieces_records_each_step_once(here, monkeypatch):  # noqa: F811
+    run("run_dir=whole")
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        run("run_dir=pieces")
+    train.train(train.configure(["resume=pieces"]), say=lambda line: None)
+    for name in ("text", "repeats"):
+        pieces, whole = (sorted(recorded(here / f, f"attention/{name}")) for f in ("pieces", "whole"))
+        assert [step for step, *_ in pieces] == [0, 1, 2, 3, 6] and pieces == whole
+
+
+def test_pictures_are_few(here, monkeypatch):  # noqa: F811
+    drawn = []
+    monkeypatch.setattr(Logger, "attention", lambda self, step, probe, *more: drawn.append((step, probe)))
+    run("run_dir=out", "train.max_steps=24", "log.attention_every=1")
+    assert drawn == [(step, probe) for step in (0, 12, 24) for probe in ("text", "repeats")]
+
+
+def test_never_looking_records_nothing(here):  # noqa: F811
+    run("run_dir=out", "log.attention_every=0")
+    with pytest.raises(KeyError):
+        recorded(here / "out", "attention/text")
+
+
+def test_a_model_that_has_overflowed_has_no_map_and_stops_nothing(here, monkeypatch):  # noqa: F811
+    forward = GPT.forward
+    monkeypatch.setattr(GPT, "forward", lambda self, ids, **more: forward(self, ids, **more) / (len(ids) > 1))
+    run("run_dir=out", "train.max_steps=1", "log.sample_every=0", "train.eval_every=1")
+    with pytest.raises(KeyError):
+        recorded(here / "out", "attention/text")
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [([], set()), ([5], {5}), ([9, 0], {0, 9}), (range(3), {0, 1, 2}), (range(0, 1001, 200), {0, 400, 1000})],
+)
+def test_spread(steps, expected):
+    assert watch.spread(steps, 3) == expected
+
+
+@pytest.mark.parametrize("most", [1, 60, 800, 5000, 10**6])
+@pytest.mark.parametrize("every", [1, 50, 1000])
+def test_a_run_looks_at_most_64_times_and_more_often_early(most, every):
+    steps = watch.steps_to_look(most, every)
+    assert len(steps) <= 64 and {0, most} <= steps and max(steps) == most
+    assert {step for step in (1, 2, 5, 10, 20, 50) if step < min(every, most)} <= steps
