@@ -1,0 +1,153 @@
+/**
+ * What the server sends: a header, which it has checked, and per layer gzip of one byte per weight,
+ * round(255 √p), head after head, row after row; of causal attention only the lower triangle.
+ * Row t is the token that looks (query), column s the one it looks at (key).
+ */
+
+const VERSION = 1;
+const LIMITS = { layers: 256, heads: 256, length: 1024 };
+
+/** Data that is not what it should be; the message says why. */
+export class Damaged extends Error {}
+
+/** The header, if the maps that it announces can be unpacked. */
+export function checkHeader(header) {
+  const { version, length, tokens } = header ?? {};
+  if (version !== VERSION) throw new Damaged(`its format has version ${version}, and this page reads version ${VERSION}`);
+  for (const [key, most] of Object.entries(LIMITS)) {
+    const fits = Number.isInteger(header[key]) && header[key] >= 1 && header[key] <= most;
+    if (!fits) throw new Damaged(`${key} is ${header[key]}, not a whole number from 1 to ${most}`);
+  }
+  const named = Array.isArray(tokens) && tokens.length === length && tokens.every((one) => typeof one === "string");
+  if (!named) throw new Damaged(`it does not name its ${length} tokens`);
+  return { ...header, scores: header.scores ?? {} };
+}
+
+/** Exactly `size` bytes out of a gzip stream; reading stops at the first byte too many. */
+export async function inflate(stream, size) {
+  const bytes = new Uint8Array(size);
+  let filled = 0;
+  const reader = stream.pipeThrough(new DecompressionStream("gzip")).getReader();
+  try {
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      if (filled + part.value.length > size) throw new Damaged("it is longer than its shape allows");
+      bytes.set(part.value, filled);
+      filled += part.value.length;
+    }
+  } catch (error) {
+    reader.cancel().catch(() => {});
+    throw error instanceof Damaged ? error : new Damaged("it cannot be unpacked");
+  }
+  if (filled < size) throw new Damaged("it is shorter than its shape says");
+  return bytes;
+}
+
+/** The maps of one run, probe and step. `layers[l]` holds bytes, a `Damaged`, or nothing yet. */
+export class Maps {
+  signed = false;
+  layers = [];
+  loading = [];
+  tops = new Map();
+
+  constructor(header, fetchLayer) {
+    Object.assign(this, { header, fetchLayer });
+    this.size = header.causal ? (header.length * (header.length + 1)) / 2 : header.length ** 2; // bytes a head
+  }
+
+  /** Resolves when layer l is there, or the reason why not. */
+  load(l) {
+    this.loading[l] ??= this.fetchLayer(l, this.header.heads * this.size)
+      .catch((error) => (error instanceof Damaged ? error : new Damaged(error.message)))
+      .then((layer) => (this.layers[l] = layer));
+    return this.loading[l];
+  }
+
+  has(l) {
+    return this.layers[l] instanceof Uint8Array;
+  }
+
+  /** Where row t of head h begins in its layer. */
+  start(h, t) {
+    return h * this.size + (this.header.causal ? (t * (t + 1)) / 2 : t * this.header.length);
+  }
+
+  visible(t, s) {
+    return s <= t || !this.header.causal;
+  }
+
+  /** The weight, in [0, 1]. */
+  value(l, h, t, s) {
+    return (this.layers[l][this.start(h, t) + s] / 255) ** 2;
+  }
+
+  /** How far a byte is from nothing, from 0 to 255. */
+  strength(byte) {
+    return byte;
+  }
+
+  /** Where a scale for all heads ends. */
+  sharedTop() {
+    return 1;
+  }
+
+  /** Where a head's own scale ends: its 99th percentile, without the first row, which can only see itself. */
+  top(l, h) {
+    const key = `${l} ${h}`;
+    if (!this.tops.has(key)) {
+      const counts = new Uint32Array(256);
+      const [first, end] = [this.start(h, this.header.causal ? 1 : 0), this.start(h, 0) + this.size];
+      for (let i = first; i < end; i++) counts[this.strength(this.layers[l][i])]++;
+      let [left, byte] = [0.01 * (end - first), 255];
+      while (byte > 3 && (left -= counts[byte]) > 0) byte--;
+      this.tops.set(key, (byte / 255) ** 2);
+    }
+    return this.tops.get(key);
+  }
+}
+
+/** Second − first: a byte is 128 + 127 sign √|change|. */
+export class Difference extends Maps {
+  signed = true;
+
+  constructor(first, second) {
+    super(second.header, async (l) => {
+      const [a, b] = await Promise.all([first.load(l), second.load(l)]);
+      for (const layer of [a, b]) if (layer instanceof Damaged) throw layer;
+      return b.map((byte, i) => CHANGES[a[i] * 256 + byte]);
+    });
+    Object.assign(this, { first, second });
+  }
+
+  value(l, h, t, s) {
+    return this.second.value(l, h, t, s) - this.first.value(l, h, t, s);
+  }
+
+  strength(byte) {
+    return Math.min(255, 2 * Math.abs(byte - 128));
+  }
+
+  /** Changes are often small, and on a scale to 1 none would show: the largest of the heads' own ends. */
+  sharedTop() {
+    const { header: { heads }, layers } = this;
+    return Math.max(...layers.flatMap((_, l) => (this.has(l) ? Array.from({ length: heads }, (_, h) => this.top(l, h)) : 0)));
+  }
+
+  /** How much of a head's attention is elsewhere: mean over rows of ½ Σ |change|, in [0, 1]. */
+  moved(l, h) {
+    const [a, b] = [this.first.layers[l], this.second.layers[l]];
+    let sum = 0;
+    for (let i = this.start(h, 0); i < this.start(h + 1, 0); i++) sum += Math.abs(b[i] ** 2 - a[i] ** 2);
+    return sum / 65025 / 2 / this.header.length;
+  }
+}
+
+const CHANGES = Uint8Array.from({ length: 65536 }, (_, i) => {
+  const change = ((i & 255) ** 2 - (i >> 8) ** 2) / 65025;
+  return Math.round(128 + 127 * Math.sign(change) * Math.sqrt(Math.abs(change)));
+});
+
+/** Why two headers cannot be compared cell by cell; "" if they can. */
+export function mismatch(a, b) {
+  const key = ["layers", "heads", "length", "causal"].find((one) => a[one] !== b[one]);
+  return key ? `${key} ${a[key]} here, ${b[key]} there` : "";
+}
