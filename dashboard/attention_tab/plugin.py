@@ -24,7 +24,7 @@ from werkzeug.wrappers import Request, Response
 from dashboard.attention_tab.recorded import Recorded, Step
 
 PAGE = Path(__file__).parent / "static"
-MIME = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+MIME = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 KEEP = 3600  # seconds that a browser may keep a step's maps
 
 
