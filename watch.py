@@ -194,19 +194,13 @@ class Watch(Companion):
             ids = ids.to(self.config.train.device)
             weights, loss = evidence.look(model, ids)
             read[name] = heads.scores(weights, ids)
-            if not loss.isfinite().all():
-                continue  # a model that has overflowed has no maps; its loss tells
-            self.logger.maps(
-                state.step,
-                name,
-                weights,
-                self.labels_of(ids),
-                scores=read[name],
-                loss=loss,
-                ablation=evidence.ablation(model, ids) if ablate else None,
-                gain=evidence.induction_gain(loss) if name == "repeats" else None,
-                about=ABOUT[name],
-            )
+            known = {"scores": read[name], "loss": loss, "about": ABOUT[name]}
+            known["ablation"] = evidence.ablation(model, ids) if ablate else None
+            known["gain"] = evidence.induction_gain(loss) if name == "repeats" else None
+            try:
+                self.logger.maps(state.step, name, weights, self.labels_of(ids), **known)
+            except ValueError as error:  # more heads than there is room for, or weights that have overflowed
+                self.progress.say(f"no maps for the Attention tab: {error}")
         scores = heads.probe_scores(read)
         self.write(state, heads.layer_maxima(scores))
         state.heads.append([state.step, {name: rounded(score) for name, score in scores.items()}])
@@ -262,7 +256,7 @@ def announce(folder: Path, say: Callable[[str], None]) -> None:
     say(f"run      {folder}")
     say(f"open     tensorboard --logdir {folder.resolve().parent}")
     say("watch    Scalars: train and val loss fall together; when val rises alone, the model learns by heart")
-    say("         Images: a bright line just below the diagonal is a head that looks at the previous token")
+    say("         Attention: a bright line below the diagonal is a head that looks at the token before")
     say("         Text: what the model writes, from noise to sentences")
 
 

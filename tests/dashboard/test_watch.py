@@ -64,12 +64,22 @@ def test_never_looking_records_nothing(here):  # noqa: F811
         recorded(here / "out", "attention/text")
 
 
-def test_a_model_that_has_overflowed_has_no_map_and_stops_nothing(here, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize("fault", ["overflow", "too many heads"])
+def test_a_model_that_cannot_be_shown_stops_nothing_and_says_so(here, monkeypatch, capsys, fault):  # noqa: F811
     forward = GPT.forward
-    monkeypatch.setattr(GPT, "forward", lambda self, ids, **more: forward(self, ids, **more) / (len(ids) > 1))
-    run("run_dir=out", "train.max_steps=1", "log.sample_every=0", "train.eval_every=1")
+    small = ["train.max_steps=1", "log.sample_every=0", "train.eval_every=1"]
+    monkeypatch.setattr(Logger, "attention", lambda *drawing: None)  # 300 pictures take their time
+    if fault == "overflow":  # of one text; training goes on with its four
+        small += ["model.n_heads=2"]
+        monkeypatch.setattr(GPT, "forward", lambda self, ids, **m: forward(self, ids, **m) / (len(ids) > 1))
+    else:
+        small += ["model.n_heads=300", "model.d_head=2"]
+        monkeypatch.setattr(evidence, "ablation", lambda model, ids: torch.zeros(2, 300))
+    assert run("run_dir=out", *small).state.step == 1
     with pytest.raises(KeyError):
         recorded(here / "out", "attention/text")
+    why = {"overflow": "loss has a value that is no finite number", "too many heads": "heads is 300"}[fault]
+    assert f"no maps for the Attention tab: {why}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
