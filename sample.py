@@ -128,7 +128,7 @@ def compiled_twin(config: SampleConfig, model) -> Any:
 
     say("compiling, which takes about ten seconds")
     options = {"cpp_wrapper": library == "MKL"}
-    return compiled.compiled(model, say, cache_folder() / "compiled", dynamic=True, options=options)
+    return compiled.Compiled(model, say, cache_folder() / "compiled", dynamic=True, options=options)
 
 
 def write(config: SampleConfig, prompt: str, opened: tuple, out: TextIO) -> list[int]:
@@ -178,15 +178,19 @@ def keep_maps(run: Path, model, tokenizer, ids: list[int]) -> None:
 
     import torch
 
-    from dashboard import heads
+    from dashboard import evidence, heads
+    from dashboard.attention_tab.header import MOST
     from dashboard.logger import Logger
 
-    ids = torch.tensor(ids[-model.config.context_length :])
-    maps = model.attention_maps(ids[None])[:, 0]  # (L, H, T, T)
+    ids = torch.tensor(ids[-min(model.config.context_length, MOST["length"]) :])
+    maps, loss = evidence.look(model, ids)  # (L, H, T, T), (T - 1,)
+    scores = heads.scores(maps, ids)
     logger = Logger(run / "samples" / time.strftime("%Y-%m-%d_%H-%M-%S"))
     logger.sample(0, "", tokenizer.decode(ids.tolist()))
     labels = [tokenizer.label(id) for id in ids.tolist()]
-    logger.attention(0, "sample", maps, labels, heads.scores(maps, ids))
+    about = "What the model wrote, after its prompt."
+    logger.maps(0, "sample", maps, labels, scores=scores, loss=loss, about=about)
+    logger.attention(0, "sample", maps, labels, scores)
     logger.close()
     say(f"maps     {run}/samples; tensorboard --logdir {run.resolve().parent}")
 

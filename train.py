@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from settings import Wrong
 from training.config import LoopConfig, OptimizerConfig, ScheduleConfig
 
 STARTED = time.perf_counter()  # `wall` counts from here
+INTERRUPTED = "interrupted"
 
 
 @dataclass
@@ -72,33 +74,52 @@ class Failed(RuntimeError):
     """A run that cannot go on; what it had saved is sound."""
 
 
-def set_up(config: TrainConfig, words: Sequence[str], say: Callable[[str], None]) -> tuple:
-    """Everything the loop needs: the settings with every `auto` settled, (x, y) batches, the model, its
-    optimizers, where the run stands, and its folder, the last thing that is made."""
+@dataclass
+class Parts:
+    """What the loop works with: the settings with every `auto` settled, (x, y) batches, the model, the same
+    as it is trained (compiled, shared out), its optimizers, where the run stands, and its folder."""
+
+    config: TrainConfig
+    text: Any
+    batches: Any
+    model: Any
+    guesses: Any
+    optimizers: list
+    state: Any
+    folder: Path
+    world: Any
+
+
+def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str], None]) -> Parts:
+    """Everything that is checked before the run's folder is made, the last of all."""
     import torch
 
     from data.batches import Batches, check_length
-    from data.store import prepare
+    from data.store import cache_folder, prepare
     from model.gpt import GPT
     from model.noise import mix
     from model.weights import load
-    from training import checkpoint, products, speed
+    from training import checkpoint, products
+    from training.compiled import Compiled
     from training.folder import new_folder
     from training.optimizer import make_optimizers
+    from training.speed import settle_compile
     from training.stopping import State
 
     # What the machine is
-    loop = speed.resolve(config.train)
-    config = replace(config, train=loop)
-    library = f", products by {products.choose()}" if loop.device == "cpu" else ""
-    say(f"device   {loop.device}, {loop.dtype}{library}, threads: {torch.get_num_threads()}")
+    loop = config.train
+    library = products.choose() if loop.device == "cpu" else "CUDA"
+    many = f", {world.size} processes" if world.size > 1 else ""
+    threads = torch.get_num_threads()
+    say(f"device   {loop.device}, {loop.dtype}, products by {library}, threads: {threads}{many}")
 
     # Text → ids → (x, y)
     resumed = Path(config.resume) if config.resume else None
     tokenizer = config.tokenizer
     if resumed:  # the words stay those it was trained on
         tokenizer = replace(tokenizer, path=str(resumed / "tokenizer.json"))
-    text = prepare(config.data, tokenizer, say)
+    with world.one_a_machine_first():
+        text = prepare(config.data, tokenizer, say)
     for line in text.summary().splitlines():
         say(f"text     {line}")
     check_length(len(text.train), len(text.validation), config.model.context_length)
@@ -114,13 +135,23 @@ def set_up(config: TrainConfig, words: Sequence[str], say: Callable[[str], None]
     say(f"model    {sum(p.numel() for p in model.parameters()):,} parameters: {summary(config)}")
 
     # Where the run stands
+    state = State(fingerprint=text.fingerprint, start=first_token(text))
     if resumed:
         state = checkpoint.restore(checkpoint.find(resumed, "last", say), model, optimizers)
         if state.fingerprint != text.fingerprint:
             raise Wrong(f"resume={resumed}: its text has changed; init_from={resumed} starts a new run on it")
-        return config, text, batches, model, optimizers, state, resumed
-    state = State(fingerprint=text.fingerprint, start=first_token(text))
-    return config, text, batches, model, optimizers, state, new_folder(config.run_dir, words)
+    loop = settle_compile(loop, model, batches.batch(state.step), loop.max_steps - state.step, world)
+    config, guesses = replace(config, train=loop), model
+    if loop.compile == "true":
+        say("compiling, which takes up to a minute when nothing is cached")
+        guesses = Compiled(model, say, cache_folder() / "compiled")
+    guesses = world.wrap(guesses)
+    now = {"torch": torch.__version__, "device": loop.device, "products": library, "threads": threads}
+    now |= {"processes": world.size, "train.compile": loop.compile, "train.max_steps": loop.max_steps}
+    for line in state.changed(now):
+        say(f"resume   {line}")
+    folder = resumed or (new_folder(config.run_dir, words) if world.first else None)
+    return Parts(config, text, batches, model, guesses, optimizers, state, world.told(folder), world)
 
 
 def first_token(text) -> int:
@@ -146,59 +177,93 @@ def train(config: TrainConfig, words: Sequence[str] = (), say: Callable[[str], N
 
     Wrong, before anything is created, for settings that cannot work; Failed when the run breaks off.
     """
-    import torch
-
-    from training import checkpoint
+    from training.distributed import join
     from training.folder import take_lock
-    from training.schedule import factor
-    from training.step import NotFinite, train_step
-    from training.stopping import Interrupted, ended, minutes_since
-    from watch import Watch, announce, begin, heads_in_words
+    from training.speed import resolve
+    from training.stopping import ended
+    from watch import heads_in_words
 
     try:
-        config, text, batches, model, optimizers, state, folder = set_up(config, words, say)
-        lock = take_lock(folder)
+        config = replace(config, train=resolve(config.train))
+        world = join(config.train)
+        say = say if world.first else lambda line: None
+        parts = set_up(config, words, world, say)
+        lock = take_lock(parts.folder) if world.first else nullcontext()
     except ValueError as error:
         raise Wrong(str(error)) from error
-    loop, begun = config.train, state.step
-    if config.resume and (why := ended(loop, state, 0.0)):
+    state, loop = parts.state, parts.config.train
+    with lock:
+        if not (config.resume and (why := ended(loop, state, 0.0))):
+            return run(parts, words, say)
         more = f"train.max_steps={2 * state.step}" if state.step >= loop.max_steps else "another limit"
         say(f"nothing to do: {why}; {more} would go on")
-        lock.close()
-        return Result(folder, state, why, False, heads_in_words(state), "")
-    with lock, Interrupted() as interrupted:
-        guesses = torch.compile(model) if loop.compile == "true" else model
+        return Result(parts.folder, state, why, False, heads_in_words(state), "")
+
+
+def run(parts: Parts, words: Sequence[str], say: Callable[[str], None]) -> Result:
+    """The run itself, and what becomes of it when it breaks off."""
+    from training import checkpoint
+    from training.distributed import another_died
+    from training.step import NotFinite
+    from training.stopping import Interrupted
+    from watch import heads_in_words
+
+    with Interrupted() as interrupted:
         try:
-            if state.step == 0:
-                checkpoint.save(folder, model, optimizers, state)
-            begin(config, folder, text, words)
-            announce(folder, say)
-            with Watch(config, folder, text, model, state, STARTED) as watch:
-                while True:
-                    if state.step > begun or state.step == 0:
-                        watch.look(model, optimizers, state)
-                    why = "interrupted" if interrupted.asked else ended(loop, state, minutes_since(STARTED))
-                    if why:
-                        break
-                    interrupted.patient = True
-                    scale = factor(config.schedule, state.step, loop.max_steps)
-                    started = time.perf_counter()
-                    x, y = (ids.to(loop.device) for ids in batches.batch(state.step))
-                    loss, norm = train_step(
-                        guesses, optimizers, x, y, step=state.step, seed=loop.seed, factor=scale,
-                        grad_accum=loop.grad_accum, grad_clip=loop.grad_clip, dtype=loop.dtype,
-                    )
-                    state.stepped(x.numel(), time.perf_counter() - started)
-                    watch.stepped(state, loss, norm, optimizers[-1].param_groups[0]["lr"])
-                watch.finish(model, optimizers, state, hurry=interrupted.asked)
+            why, sample = steps(parts, words, interrupted, say)
         except (NotFinite, OSError) as error:
-            raise Failed(f"{error}; {checkpoint.last_good(folder)}") from error
+            raise Failed(f"{error}; {checkpoint.last_good(parts.folder)}") from error
+        except RuntimeError as error:
+            if not another_died(error):
+                raise
+            last = checkpoint.last_good(parts.folder)
+            raise Failed(f"another process of this run has ended; {last}") from error
         except KeyboardInterrupt:
-            if state.step == 0 and not config.resume:
-                shutil.rmtree(folder)
+            if parts.state.step == 0 and not parts.config.resume and parts.world.first:
+                shutil.rmtree(parts.folder)
                 print("interrupted before the first step: nothing is kept", file=sys.stderr)
             raise
-    return Result(folder, state, why, interrupted.asked, heads_in_words(state), watch.sample)
+    state = parts.state
+    return Result(parts.folder, state, why, why == INTERRUPTED, heads_in_words(state), sample)
+
+
+def steps(parts: Parts, words: Sequence[str], interrupted, say: Callable[[str], None]) -> tuple[str, str]:
+    """Step after step, till one of the limits; why it ended, and the last sample."""
+    from training import checkpoint
+    from training.schedule import factor
+    from training.step import train_step
+    from training.stopping import ended, minutes_since
+    from watch import Companion, Watch, announce, begin
+
+    config, model, optimizers, state, world = (
+        parts.config, parts.model, parts.optimizers, parts.state, parts.world
+    )
+    loop, begun = config.train, state.step
+    if world.first:
+        if state.step == 0:
+            checkpoint.save(parts.folder, model, optimizers, state)
+        begin(config, parts.folder, parts.text, words)
+        announce(parts.folder, say)
+    here = config, parts.folder, parts.text, world
+    with Watch(*here, model, state, STARTED) if world.first else Companion(*here) as watch:
+        while True:
+            if state.step > begun or state.step == 0:
+                watch.look(model, optimizers, state)
+            asked, minutes = world.most(len(interrupted.asked), minutes_since(STARTED))
+            if why := INTERRUPTED if asked else ended(loop, state, minutes):
+                break
+            interrupted.patient = True
+            scale = factor(config.schedule, state.step, loop.max_steps)
+            started = time.perf_counter()
+            x, y = (ids.to(loop.device) for ids in parts.batches.batch(state.step))
+            loss, norm = train_step(
+                parts.guesses, optimizers, x, y, step=state.step, seed=loop.seed, factor=scale,
+                grad_accum=loop.grad_accum, grad_clip=loop.grad_clip, dtype=loop.dtype, world=world,
+            )
+            state.stepped(x.numel(), time.perf_counter() - started)
+            watch.stepped(state, loss, norm, optimizers[-1].param_groups[0]["lr"])
+        watch.finish(model, optimizers, state, hurry=why == INTERRUPTED)
+    return why, watch.sample
 
 
 def report(result: Result) -> None:

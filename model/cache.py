@@ -12,16 +12,18 @@ class KVCache:
     Zero-filled, since NaN behind a mask still poisons; keys are stored after their rotation. Every
     layer has its own, with its own length, so that no layer can advance another's.
     """
-    def __init__(self, *shape: int, device=None, dtype=torch.float32) -> None:
-        self.k = torch.zeros(shape, device=device, dtype=dtype)
+    def __init__(self, B: int, H: int, capacity: int, D: int, *, device=None, dtype=torch.float32) -> None:
+        # One position more than is ever filled: what is filled is then never the whole tensor, which
+        # PyTorch's compiler would take for another case, and compile again.
+        self.k = torch.zeros(B, H, capacity + 1, D, device=device, dtype=dtype)
         self.v = torch.zeros_like(self.k)
-        self.length = 0
+        self.capacity, self.length = capacity, 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store T more (B, H, T, D); all so far (B, H, length, D). ValueError when they do not fit."""
         start, end = self.length, self.length + k.size(-2)
-        if end > self.k.size(-2):
-            raise ValueError(f"the cache holds {self.k.size(-2)} positions; {end} are too many")
+        if end > self.capacity:
+            raise ValueError(f"the cache holds {self.capacity} positions; {end} are too many")
         self.k[:, :, start:end] = k
         self.v[:, :, start:end], self.length = v, end
         return self.k[:, :, :end], self.v[:, :, :end]

@@ -16,24 +16,25 @@ COLD = 20.0  # seconds at most, of the first call where nothing is cached
 SAVED = 0.25  # share at least, of a token's time
 
 
-def compiled(model: nn.Module, say: Callable[[str], None], cache: Path, **options) -> Callable:
+class Compiled(nn.Module):
     """`model`, compiled by torch.compile with `options`; what it makes is kept in `cache` for later
     processes. Where there is no C++ compiler (or no Triton) it says so once and is the model itself."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
-    forward = torch.compile(model, **options)
 
-    def twin(*arguments, **keywords):
-        nonlocal forward
+    def __init__(self, model: nn.Module, say: Callable[[str], None], cache: Path, **options) -> None:
+        super().__init__()
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+        self.model, self.say = model, say
+        self.twin: list[Callable] = [torch.compile(model, **options)]  # a list: no module, no parameters
+
+    def forward(self, *arguments, **keywords):
+        if not self.twin:
+            return self.model(*arguments, **keywords)
         try:
-            return forward(*arguments, **keywords)
+            return self.twin[0](*arguments, **keywords)
         except torch._dynamo.exc.TorchDynamoException as error:
-            if forward is model:
-                raise
-            say(f"not compiled, and slower for it: {' '.join(str(error).split()[:30])}")
-            forward = model
-            return model(*arguments, **keywords)
-
-    return twin
+            self.twin.clear()
+            self.say(f"not compiled, and slower for it: {' '.join(str(error).split()[:30])}")
+            return self.model(*arguments, **keywords)
 
 
 def repays(model: GPT, texts: int, tokens: int) -> bool:

@@ -3,10 +3,13 @@
 import math
 from collections.abc import Iterable
 from contextlib import nullcontext
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from training.distributed import World
 
 
 def loss_of(model: nn.Module, x: Tensor, y: Tensor, dtype: str = "float32") -> Tensor:
@@ -19,13 +22,17 @@ def loss_of(model: nn.Module, x: Tensor, y: Tensor, dtype: str = "float32") -> T
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], *, device: str, dtype: str = "float32"
+    model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], *,
+    device: str, dtype: str = "float32", world: World | None = None,
 ) -> float:
-    """Nats a token over all windows; the model should be in eval mode."""
+    """Nats a token over all windows, which the processes of `world` take in turn; the model should be in
+    eval mode."""
+    world = world or World()
     total, tokens = 0.0, 0
-    for x, y in windows:
+    for x, y in islice(windows, world.rank, None, world.size):
         total += loss_of(model, x.to(device), y.to(device), dtype).item() * y.numel()
         tokens += y.numel()
+    total, tokens = world.add(total, tokens)
     return total / tokens
 
 

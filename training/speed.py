@@ -4,17 +4,23 @@ import time
 from dataclasses import replace
 
 import torch
+from torch import Tensor, nn
 
 from model.gpt import GPT
 from training.config import LoopConfig
+from training.distributed import World
+from training.evaluate import loss_of
+
+# A compiled training step, measured on two cores (docs/speed.md):
+COLD = 50.0  # seconds that making it takes, with nothing cached
+SAVED = 0.2  # share at least of the eager step's time that it saves
 
 
 def resolve(config: LoopConfig) -> LoopConfig:
     """The settings with every `auto` settled. ValueError for a device that is not there.
 
-    device: cuda > mps > cpu. dtype: bfloat16 products where the hardware is made for them. compile: on a
-    GPU, where it pays within a minute; not on a CPU, where the eager step is within a fifth of the
-    compiled one and a cold compilation costs most of a short run.
+    device: cuda > mps > cpu. dtype: bfloat16 products where the hardware is made for them. compile: see
+    `settle_compile`.
     """
     # A PyTorch built without CUDA is never asked about it.
     have = {
@@ -28,8 +34,26 @@ def resolve(config: LoopConfig) -> LoopConfig:
         raise ValueError(f"train.device={device}: this machine or this PyTorch has only {' '.join(there)}")
     fast = device == "cuda" and torch.cuda.is_bf16_supported()
     dtype = ("bfloat16" if fast else "float32") if config.dtype == "auto" else config.dtype
-    compiled = ("true" if device == "cuda" else "false") if config.compile == "auto" else config.compile
-    return replace(config, device=device, dtype=dtype, compile=compiled)
+    return replace(config, device=device, dtype=dtype)
+
+
+def settle_compile(
+    config: LoopConfig, model: nn.Module, batch: tuple[Tensor, Tensor], steps: int, world: World
+) -> LoopConfig:
+    """`compile=auto` settled: true where so many steps are long enough to repay a cold compilation, by the
+    second of two eager ones, whose gradients are thrown away."""
+    if config.compile != "auto":
+        return config
+    for _ in range(2):
+        started = time.perf_counter()
+        x, y = (world.share(ids.chunk(config.grad_accum)[0]).to(config.device) for ids in batch)
+        loss_of(model, x, y, config.dtype).backward()
+        model.zero_grad()
+        if config.device == "cuda":
+            torch.cuda.synchronize()
+        seconds = (time.perf_counter() - started) * config.grad_accum
+    pays = world.told(steps * seconds * SAVED > COLD)
+    return replace(config, compile="true" if pays else "false")
 
 
 def operations(model: GPT) -> int:

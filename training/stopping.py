@@ -23,12 +23,24 @@ class State:
     best_step: int = 0
     waited: int = 0  # evaluations since the best
     heads: list = field(default_factory=list)  # [step, scores] of each time they were looked at
+    circumstances: dict = field(default_factory=dict)  # what the numbers depend on, to the last bit
 
     def stepped(self, tokens: int, seconds: float) -> None:
         """Take note of a training step."""
         self.step += 1
         self.tokens += tokens
         self.seconds += seconds
+
+    def changed(self, now: dict) -> list[str]:
+        """Take note of the circumstances from here on; in words, what they change of a run that goes on."""
+        was, self.circumstances = self.circumstances or now, now
+        different = [key for key in now if was.get(key) != now[key]]
+        lines = [f"{key} is {now[key]}, was {was.get(key)}" for key in different]
+        return [
+            f"{line}: the learning rate falls otherwise from here on" if key == "train.max_steps"
+            else f"no longer bit-exact: {line}"
+            for key, line in zip(different, lines, strict=True)
+        ]
 
     def evaluated(self, val_loss: float) -> bool:
         """Take note of a validation loss; True when it is the best so far."""
@@ -55,20 +67,22 @@ def ended(config: LoopConfig, state: State, minutes: float) -> str | None:
 
 class Interrupted:
     """Ctrl-C or SIGTERM. While `patient` the first is remembered in `asked`, so that the step can be
-    finished; a second, or one that comes before, is a KeyboardInterrupt at once.
+    finished; a second of the same kind (torchrun adds one of the other to every Ctrl-C), or one that
+    comes before, is a KeyboardInterrupt at once.
 
     A context manager: the handlers that were there come back on leaving.
     """
 
     def __enter__(self) -> "Interrupted":
-        self.asked = self.patient = False
+        self.asked: set[int] = set()
+        self.patient = False
         self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def _ask(self, number, frame) -> None:
-        if self.asked or not self.patient:
+        if number in self.asked or not self.patient:
             raise KeyboardInterrupt
-        self.asked = True
+        self.asked.add(number)
 
     def __exit__(self, *error) -> None:
         for number, handler in self.before.items():
