@@ -3,8 +3,10 @@
 import gzip
 import json
 import math
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,7 +48,9 @@ def decoded(header: dict, maps: list[bytes]) -> torch.Tensor:
     return (levels / 255) ** 2
 
 
-@pytest.mark.parametrize("kind", ["tensor", "array", "list of tensors", "tuple of half precision", "nested lists"])
+@pytest.mark.parametrize(
+    "kind", ["tensor", "array", "list of tensors", "tuple of half precision", "nested lists"]
+)
 def test_weights_of_any_kind_come_back_within_what_a_byte_can_tell(tmp_path, kind):
     weights = random_weights(0, 3, 2, T, T)
     given = {
@@ -146,7 +150,7 @@ def test_what_else_is_known_stands_in_the_header(tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_what_is_no_attention_is_refused_with_its_numbers_and_nothing_is_written(tmp_path, weights, more, says):
+def test_what_is_no_attention_is_refused_with_its_numbers(tmp_path, weights, more, says):
     with SummaryWriter(tmp_path) as writer, pytest.raises(ValueError, match=says):
         log_attention(writer, "mine", weights, ["a", "b", "c"], 0, **more)
     assert EventAccumulator(str(tmp_path)).Reload().Tags()["tensors"] == []
@@ -163,7 +167,10 @@ def test_steps_of_any_number_type_and_a_writer_of_anyone(tmp_path):
 
 
 def test_the_dashboard_is_imported_without_torch():
-    code = "import sys, dashboard, dashboard.config; assert not {'torch', 'numpy', 'tensorboard'} & set(sys.modules)"
+    code = """if True:
+        import sys, dashboard, dashboard.config
+        assert not {"torch", "numpy", "tensorboard"} & set(sys.modules)
+    """
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -215,3 +222,45 @@ def test_a_sound_header_comes_through_without_what_nobody_knows():
 def test_a_damaged_header_is_told_from_a_newer_one(blob, says):
     with pytest.raises(ValueError, match=says):
         read_header(blob, 3)
+
+
+def examples(name: str) -> list[str]:
+    text = (Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+
+
+def test_both_languages_have_the_same_two_examples():
+    """But for the words in them."""
+
+    def bare(example: str) -> str:
+        return re.sub(r'"[^"\n]*"', '""', re.sub(r"  # .*", "", example))
+
+    english, chinese = ([bare(one) for one in examples(f"dashboard{word}.md")] for word in ("", ".zh-CN"))
+    assert english == chinese and len(english) == 2
+
+
+def follow(number: int, folder, monkeypatch) -> dict:
+    """What an example leaves behind when it is typed as it stands."""
+    monkeypatch.chdir(folder)
+    names = {}
+    exec(compile(examples("dashboard.md")[number], "docs/dashboard.md", "exec"), names)
+    return names
+
+
+def test_the_example_with_multihead_attention(tmp_path, monkeypatch):
+    names = follow(0, tmp_path, monkeypatch)
+    steps = recorded(tmp_path / "runs" / "mine")
+    assert [step for step, _, _ in steps] == list(range(20))
+    _, header, maps = steps[-1]
+    assert header["tokens"] == names["words"] and not header["causal"]
+    assert (header["layers"], header["heads"]) == (1, 4)
+    assert (decoded(header, maps) - names["weights"]).abs().max() <= 1 / 255
+
+
+def test_the_example_with_transformers(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    names = follow(1, tmp_path, monkeypatch)
+    ((step, header, maps),) = recorded(tmp_path / "runs" / "gpt2", "attention/gpt2")
+    assert step == 0 and header["causal"] and (header["layers"], header["heads"]) == (2, 4)
+    weights = torch.cat(names["out"].attentions)
+    assert (decoded(header, maps) - weights).abs().max() <= 1 / 255
