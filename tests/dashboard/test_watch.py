@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import sample
 import train
 import watch
 from dashboard import evidence, heads
@@ -11,7 +12,7 @@ from data.tokenizer import Tokenizer
 from model.gpt import GPT
 from model.weights import load
 from tests.dashboard.test_recording import decoded, recorded
-from tests.test_train import here, run, stop_after  # noqa: F401
+from tests.test_train import ends, here, run, stop_after  # noqa: F401
 from training import checkpoint
 
 
@@ -56,6 +57,16 @@ def test_pictures_are_few(here, monkeypatch):  # noqa: F811
     monkeypatch.setattr(Logger, "attention", lambda self, step, probe, *more: drawn.append((step, probe)))
     run("run_dir=out", "train.max_steps=24", "log.attention_every=1")
     assert drawn == [(step, probe) for step in (0, 12, 24) for probe in ("text", "repeats")]
+
+
+def test_what_the_model_looked_at_while_it_wrote_is_recorded_too(here):  # noqa: F811
+    run("run_dir=out")
+    assert ends(sample.PROGRAM, sample.main, "run=out", "attention=true", "max_new_tokens=8", "seed=3") == 0
+    (folder,) = (here / "out" / "samples").iterdir()
+    ((step, header, maps),) = recorded(folder, "attention/sample")
+    assert step == 0 and len(header["tokens"]) == len(header["loss"]) + 1 == 9
+    weights = decoded(header, maps)
+    assert weights.shape == (2, 2, 9, 9) and (weights.sum(-1) - 1).abs().max() < 0.03
 
 
 def test_never_looking_records_nothing(here):  # noqa: F811
