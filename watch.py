@@ -93,9 +93,10 @@ class Companion:
         """The loss of the whole validation split; True when it is the best so far."""
         train, length = self.config.train, self.config.model.context_length
         windows = validation_windows(self.text.validation, length, EVAL_TOKENS)
+        training = model.training
         model.eval()
         nats = evaluate(model, windows, device=train.device, dtype=train.dtype, world=self.world)
-        model.train()
+        model.train(training)  # whoever looks on is in eval mode still
         return state.evaluated(nats)
 
 

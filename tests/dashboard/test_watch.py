@@ -17,7 +17,7 @@ from training import checkpoint
 
 
 def test_both_probes_are_recorded_with_scores_losses_and_what_each_head_is_worth(here):  # noqa: F811
-    result = run("run_dir=out")
+    result = run("run_dir=out", "model.dropout=0.5")  # which must not be seen
     found = {name: recorded(here / "out", f"attention/{name}") for name in ("text", "repeats")}
     for name, steps in found.items():
         assert [step for step, _, _ in steps] == [0, 1, 2, 3, 6]
