@@ -63,7 +63,7 @@ def log_attention(
         "layers": len(layers),
         "heads": n_heads,
         "length": length,
-        "causal": not ahead if causal is None else causal,
+        "causal": not ahead if causal is None else bool(causal),
         "tokens": [token_label(token[: 2 * COLUMNS], COLUMNS) for token in tokens],
         "scores": {},
         "loss": _plain(loss),
