@@ -236,15 +236,24 @@ def alternatives(program: Program, key: str, value: str) -> list[str]:
 
 
 def run_jobs(program: Program, jobs: list[list[str]]) -> int:
-    """One process a job, one after the other; the worst exit code. Ctrl-C reaches the running job too, which
-    saves and exits 130: till then this process must not die, nor kill it (subprocess would, after 0.25 s)."""
-    interrupted = []
-    signal.signal(signal.SIGINT, lambda *_: interrupted.append(True))
+    """One process a job, one after the other; the worst exit code. Ctrl-C reaches the running job too, and
+    SIGTERM is handed on to it; it saves and exits 130: till then this process must not die, nor kill it
+    (subprocess would, after 0.25 s)."""
+    interrupted, running = [], []
+
+    def stop(number, frame) -> None:
+        interrupted.append(True)
+        if number == signal.SIGTERM and running:
+            running[-1].terminate()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
     worst = 0
     for number, words in enumerate(jobs, 1):
         announcement = f"{program.name}: job {number} of {len(jobs)}: {shlex.join(words)}"
         print(announcement, file=sys.stderr, flush=True)
-        code = subprocess.run([sys.executable, program.file, *words]).returncode
+        running.append(subprocess.Popen([sys.executable, program.file, *words]))
+        code = running[-1].wait()
         code = code if code >= 0 else 128 - code  # killed by a signal
         if interrupted or code == 130:
             return 130

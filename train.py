@@ -7,11 +7,12 @@
   python train.py resume=latest                       go on after Ctrl-C
 """
 
+import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -103,11 +104,12 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     from training.compiled import Compiled
     from training.folder import new_folder
     from training.optimizer import make_optimizers
-    from training.speed import settle_compile
+    from training.speed import keep_pages, settle_compile
     from training.stopping import State
 
     # What the machine is
     loop = config.train
+    keep_pages()
     library = products.choose() if loop.device == "cpu" else "CUDA"
     many = f", {world.size} processes" if world.size > 1 else ""
     threads = torch.get_num_threads()
@@ -180,49 +182,49 @@ def train(config: TrainConfig, words: Sequence[str] = (), say: Callable[[str], N
     from training.distributed import join
     from training.folder import take_lock
     from training.speed import resolve
-    from training.stopping import ended
+    from training.stopping import Interrupted, ended
     from watch import heads_in_words
 
-    try:
-        config = replace(config, train=resolve(config.train))
-        world = join(config.train)
-        say = say if world.first else lambda line: None
-        parts = set_up(config, words, world, say)
-        lock = take_lock(parts.folder) if world.first else nullcontext()
-    except ValueError as error:
-        raise Wrong(str(error)) from error
-    state, loop = parts.state, parts.config.train
-    with lock:
+    with ExitStack() as stack:
+        interrupted = stack.enter_context(Interrupted())
+        try:
+            config = replace(config, train=resolve(config.train))
+            world = join(config.train)
+            say = say if world.first else lambda line: None
+            parts = set_up(config, words, world, say)
+            if world.first:
+                stack.enter_context(take_lock(parts.folder))
+        except ValueError as error:
+            raise Wrong(str(error)) from error
+        state, loop = parts.state, parts.config.train
         if not (config.resume and (why := ended(loop, state, 0.0))):
-            return run(parts, words, say)
+            return run(parts, words, interrupted, say)
         more = f"train.max_steps={2 * state.step}" if state.step >= loop.max_steps else "another limit"
         say(f"nothing to do: {why}; {more} would go on")
         return Result(parts.folder, state, why, False, heads_in_words(state), "")
 
 
-def run(parts: Parts, words: Sequence[str], say: Callable[[str], None]) -> Result:
+def run(parts: Parts, words: Sequence[str], interrupted, say: Callable[[str], None]) -> Result:
     """The run itself, and what becomes of it when it breaks off."""
     from training import checkpoint
     from training.distributed import another_died
     from training.step import NotFinite
-    from training.stopping import Interrupted
     from watch import heads_in_words
 
-    with Interrupted() as interrupted:
-        try:
-            why, sample = steps(parts, words, interrupted, say)
-        except (NotFinite, OSError) as error:
-            raise Failed(f"{error}; {checkpoint.last_good(parts.folder)}") from error
-        except RuntimeError as error:
-            if not another_died(error):
-                raise
-            last = checkpoint.last_good(parts.folder)
-            raise Failed(f"another process of this run has ended; {last}") from error
-        except KeyboardInterrupt:
-            if parts.state.step == 0 and not parts.config.resume and parts.world.first:
-                shutil.rmtree(parts.folder)
-                print("interrupted before the first step: nothing is kept", file=sys.stderr)
+    try:
+        why, sample = steps(parts, words, interrupted, say)
+    except (NotFinite, OSError) as error:
+        raise Failed(f"{error}; {checkpoint.last_good(parts.folder)}") from error
+    except RuntimeError as error:
+        if not another_died(error):
             raise
+        last = checkpoint.last_good(parts.folder)
+        raise Failed(f"another process of this run has ended; {last}") from error
+    except KeyboardInterrupt:
+        if parts.state.step == 0 and not parts.config.resume and parts.world.first:
+            shutil.rmtree(parts.folder)
+            print("interrupted before the first step: nothing is kept", file=sys.stderr)
+        raise
     state = parts.state
     return Result(parts.folder, state, why, why == INTERRUPTED, heads_in_words(state), sample)
 
@@ -282,13 +284,16 @@ def report(result: Result) -> None:
 
 
 def main(config: TrainConfig) -> int:
+    from training.distributed import leave
+
     try:
         result = train(config, sys.argv[1:])
     except (Failed, OSError) as error:
         print(f"train.py: {error}", file=sys.stderr)
-        return 1
-    report(result)
-    return 130 if result.interrupted else 0
+        return leave(1)
+    if os.environ.get("RANK", "0") == "0":
+        report(result)
+    return leave(130 if result.interrupted else 0)
 
 
 if __name__ == "__main__":

@@ -142,6 +142,7 @@ class Watch(Companion):
             self.logged = state.tokens, state.seconds
             self.rate = (state.tokens - tokens) / (state.seconds - seconds)
             speeds = {"tokens_per_second": self.rate, "mfu": self.rate * self.operations / self.peak}
+            speeds["memory"] = speed.most_memory(self.config.train.device) / 2**20  # MiB at most so far
             values = {"train/loss": loss, "train/lr": lr, "train/grad_norm": norm}
             self.write(state, values | {f"speed/{name}": value for name, value in speeds.items()})
         self.progress.step(state.step, loss, self.rate)

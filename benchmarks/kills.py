@@ -20,7 +20,7 @@ STEPS = 400
 WORDS = [
     "model.n_layers=2", "model.n_heads=2", "model.d_model=32", "model.context_length=32", "model.dropout=0.1",
     f"train.max_steps={STEPS}", "train.eval_every=40", "train.checkpoint_every=10", "log.attention_every=100",
-    "log.sample_every=0", "tokenizer=byte", "data=file", "data.path=conf",
+    "log.sample_every=0", "tokenizer=byte", "data=file", "data.path=model",
 ]
 
 

@@ -4,11 +4,14 @@ import itertools
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 
 import command
 import sample
@@ -38,6 +41,8 @@ def here(tmp_path, monkeypatch):
     """An empty folder with a text, and we stand in it."""
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    # TensorBoard reads files by name, and those that one process makes in a second end in .9, .10, …
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
     return tmp_path
 
 
@@ -338,6 +343,32 @@ def test_a_full_disk_ends_with_1_and_what_was_saved_stays_sound(here, capsys, mo
     assert [path.name for path in checkpoint.steps(here / "out")] == ["step-00000000"]
     calls.clear()
     monkeypatch.setattr(checkpoint, "save_file", write)
+    assert quietly("resume=out").state.step == 6
+
+
+QUIET = ["log.attention_every=0", "log.sample_every=0", "train.eval_every=100", "optimizer=adamw"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no limits of this kind there")
+@pytest.mark.parametrize(
+    ("words", "room"),
+    [
+        (QUIET, 110_000),  # a checkpoint: 70 kB of weights, then 140 kB of the optimizer's memory
+        (["train.checkpoint_every=100"], 80_000),  # TensorBoard's file, in which the pictures are
+    ],
+)
+def test_a_file_that_cannot_grow_ends_with_1_and_the_run_goes_on_later(here, words, room):
+    import resource
+
+    start = [sys.executable, str(Path(train.__file__)), "data=file", "data.path=text.txt", *SMALL, *words]
+    done = subprocess.run(
+        [*start, "run_dir=out"], capture_output=True, text=True, timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )
+    assert done.returncode == 1, done.stderr
+    last = done.stderr.splitlines()[-1]  # above it TensorBoard's thread may say where it stood
+    assert "File too large" in last and "the last good checkpoint is out/checkpoints/step-00000000" in last
+    assert checkpoint.fault(checkpoint.find(here / "out")) is None
     assert quietly("resume=out").state.step == 6
 
 

@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -80,9 +81,7 @@ class World:
 
 
 def join(config: LoopConfig) -> World:
-    """The world that torchrun's environment describes. ValueError where a batch cannot be shared out.
-
-    It is never left: gloo, taken down right after a DDP step, aborts the process now and then."""
+    """The world that torchrun's environment describes. ValueError where a batch cannot be shared out."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if config.batch_size % (size * config.grad_accum):
         pieces = f"{size} processes" + (f" × train.grad_accum={config.grad_accum}" * (config.grad_accum > 1))
@@ -95,3 +94,13 @@ def join(config: LoopConfig) -> World:
     if not distributed.is_initialized():
         distributed.init_process_group("cpu:gloo,cuda:nccl" if config.device == "cuda" else "gloo")
     return world
+
+
+def leave(code: int) -> int:
+    """The exit code of a process that is alone; one of several ends here and now, since gloo's threads abort
+    it now and then when Python takes everything down after a DDP step."""
+    if distributed.is_initialized():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

@@ -1,5 +1,7 @@
 """Where training runs, and how near it comes to what the machine can do."""
 
+import ctypes
+import sys
 import time
 from dataclasses import replace
 
@@ -35,6 +37,31 @@ def resolve(config: LoopConfig) -> LoopConfig:
     fast = device == "cuda" and torch.cuda.is_bf16_supported()
     dtype = ("bfloat16" if fast else "float32") if config.dtype == "auto" else config.dtype
     return replace(config, device=device, dtype=dtype)
+
+
+def keep_pages() -> None:
+    """Let freed memory stay with this process (Linux with glibc; elsewhere nothing): large tensors, freed
+    and asked for anew in every step, else cost a page fault for each 4 kB, a sixth of an eager step."""
+    M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # mallopt(3)
+    if sys.platform == "linux":
+        try:
+            mallopt = ctypes.CDLL("libc.so.6").mallopt
+        except (OSError, AttributeError):  # another libc
+            return
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def most_memory(device: str) -> float:
+    """Bytes at most so far: of this process, or of its tensors on a GPU. 0 where nobody counts (Windows)."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    try:
+        import resource
+    except ImportError:
+        return 0.0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
 
 
 def settle_compile(
