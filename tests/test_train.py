@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from model.position import ENCODINGS
 from training import checkpoint
 
 TEXT = "".join(f"The {n} small cats saw {n * n} mice, and sat on mat {n % 7}.\n" for n in range(120))
+THREADS = torch.get_num_threads()
 SMALL = [
     "model.n_layers=2",
     "model.n_heads=2",
@@ -148,8 +150,53 @@ def test_a_finished_run_has_nothing_to_do_and_more_steps_go_on(here):
     )
     more = train.train(train.configure(["resume=out", "train.max_steps=9"]), say=said.append)
     assert more.state.step == 9
+    assert "resume   train.max_steps is 9, was 6: the learning rate falls otherwise from here on" in said
+    assert not any("bit-exact" in line for line in said)
     steps = [step for step, _ in curves(more.folder)["train/loss"]]
     assert steps == list(range(1, 10))
+
+
+def test_other_circumstances_are_said_to_end_bit_exactness(here, monkeypatch):
+    run("run_dir=out")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    said = []
+    train.train(train.configure(["resume=out", "train.max_steps=7"]), say=said.append)
+    assert f"resume   no longer bit-exact: threads is 7, was {THREADS}" in said
+
+
+@pytest.mark.slow
+def test_a_compiled_run_in_pieces_is_the_run_in_one_go(here, monkeypatch):
+    """In processes of their own, as it would be; what is compiled is kept for the second."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    program = [sys.executable, str(Path(train.__file__))]
+    words = ["data=file", "data.path=text.txt", *SMALL, "train.compile=true", "model.dropout=0.1"]
+    words += ["schedule=constant"]  # so that max_steps may change
+
+    def go(*words, code=0):
+        done = subprocess.run([*program, *words], capture_output=True, text=True, timeout=300)
+        assert done.returncode == code and "not compiled" not in done.stdout, done.stderr
+        return done.stdout
+
+    go(*words, "run_dir=whole")
+    go(*words, "run_dir=pieces", "train.max_steps=4")
+    assert "bit-exact" not in go("resume=pieces", "train.max_steps=6")
+    for name in ("model.safetensors", "training_state.safetensors"):
+        found = [(checkpoint.find(Path(run)) / name).read_bytes() for run in ("whole", "pieces")]
+        assert found[0] == found[1], name
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals as on Linux")
+def test_sigterm_ends_a_sweep_as_its_job_saved(here):
+    program = [sys.executable, str(Path(train.__file__)), "-m", "data=file", "data.path=text.txt", *SMALL]
+    words = ["train.max_steps=100000", "train.compile=false", "train.seed=1,2", "train.keep=1"]
+    sweep = subprocess.Popen([*program, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while not any(path.name > "step-00000003" for path in Path("runs").glob("*/checkpoints/step-*")):
+        assert sweep.poll() is None
+        time.sleep(0.1)
+    sweep.terminate()
+    out = sweep.communicate(timeout=60)[0]
+    assert sweep.returncode == 130 and out.count("go on    python train.py resume=runs/") == 1
+    assert len(list(Path("runs").iterdir())) == 1
 
 
 def test_an_interruption_before_the_first_step_leaves_no_folder(here, monkeypatch):
