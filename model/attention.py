@@ -40,14 +40,13 @@ def scaled_dot_product_attention(
     if bias is not None:
         scores = scores + bias
     hidden = hidden_keys(q, k, mask, causal)
-    if hidden is None:
-        attn = scores.softmax(-1)
-    else:
-        # -inf, not 0: exp(-inf) is 0, exp(0) is 1. A row of nothing but -inf would give NaN, and NaN
-        # gradients even if cleaned up later, so such rows are neutralised before the softmax.
-        blind = hidden.all(-1, keepdim=True)
-        scores = scores.masked_fill(hidden, float("-inf")).masked_fill(blind, 0.0)
-        attn = scores.softmax(-1).masked_fill(blind, 0.0)
+    if hidden is not None:
+        # -inf, not 0: exp(-inf) is 0, exp(0) is 1.
+        scores = scores.masked_fill(hidden, float("-inf"))
+    # A row of nothing but -inf would give NaN, and NaN gradients even if cleaned up later, so such rows are
+    # neutralised before the softmax.
+    blind = scores.amax(-1, keepdim=True) == float("-inf")
+    attn = scores.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
     return F.dropout(attn, dropout) @ v, attn  # (B, H, T, D), (B, H, T, S)
 
 

@@ -51,6 +51,7 @@ CASES = {
     "bias, cached": dict(T=2, S=5, bias=torch.randn(3, 2, 5), causal=True),
     "blind rows": dict(mask=blind_rows(5, 5)),
     "blind rows, bias": dict(mask=blind_rows(5, 5), bias=torch.ones(3, 5, 5)),
+    "blind rows by a bias": dict(bias=torch.zeros(5, 5).masked_fill(blind_rows(5, 5), float("-inf"))),
     "everything hidden": dict(mask=torch.ones(5, 5, dtype=torch.bool)),
     "more queries than keys": dict(T=6, S=4, causal=True),
     "far keys hidden, 700": dict(T=700, S=700, causal=True, mask=far(700, 700, 9), B=1, H=2),
