@@ -14,6 +14,8 @@ from dashboard.figures import attention_image
 from dashboard.labels import code_block
 from dashboard.recording import log_attention
 
+QUEUE = 100  # events that may wait to be written: with TensorBoard's own 10, a look at the heads would wait
+
 
 class Logger:
     """A run's `metrics.jsonl` and its TensorBoard events.
@@ -34,7 +36,8 @@ class Logger:
         self._metrics = path.open("x" if resume_step is None else "a", encoding="utf-8", buffering=1)
         # A start at step 0 is marked too: TensorBoard's slow loader takes the first mark for a beginning, and
         # would hide nothing.
-        self._events = SummaryWriter(folder, purge_step=0 if resume_step is None else resume_step + 1)
+        start = 0 if resume_step is None else resume_step + 1
+        self._events = SummaryWriter(folder, purge_step=start, max_queue=QUEUE)
 
     def scalars(
         self, step: int, values: dict[str, float], *, tokens: int, seconds: float, wall: float
