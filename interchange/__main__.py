@@ -1,0 +1,78 @@
+"""A run as a model folder of transformers:  python -m interchange export <run> <folder>"""
+
+import json
+import sys
+from pathlib import Path
+from textwrap import indent
+
+import torch
+
+from data.tokenizer import Tokenizer
+from interchange.config import home
+from interchange.folder import write
+from model.generate import Sampling, generate
+from model.weights import load
+from settings import load_config
+from train import TrainConfig, summary
+from training.checkpoint import find, read_state
+
+CARD = """---
+library_name: transformers
+pipeline_tag: text-generation
+---
+A tiny GPT of {parameters:,} parameters ({summary}).
+It was trained on {tokens:,} tokens of {data}, in {step:,} steps, to a validation loss of {loss} nats a token.
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model, tokenizer = (kind.from_pretrained("{name}") for kind in (AutoModelForCausalLM, AutoTokenizer))
+ids = tokenizer("The", return_tensors="pt").input_ids
+print(tokenizer.decode(model.generate(ids, max_new_tokens=100, do_sample=True, min_p=0.1)[0]))
+```
+
+What it writes from nothing (temperature 0.8, min_p 0.1):
+
+"""
+
+
+def export(run: Path, folder: Path) -> None:
+    """The run's best checkpoint, its tokenizer and a model card. ValueError where that cannot be."""
+    checkpoint, tokenizer = find(run, "best"), Tokenizer.load(run / "tokenizer.json")
+    config, model = load_config(run / "config.yaml", TrainConfig), load(checkpoint)
+    state = read_state(checkpoint)
+    home(model.describe())  # or there is nothing to write
+    folder.mkdir(parents=True)
+    end = tokenizer.end_of_text
+    token = None if end is None else tokenizer.wrapped.id_to_token(end)
+    known = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    known |= dict.fromkeys(("bos_token", "eos_token", "pad_token"), token)
+    known["model_max_length"] = model.config.context_length
+    tokenizer.save(folder / "tokenizer.json")
+    (folder / "tokenizer_config.json").write_text(json.dumps(known, indent=2), encoding="utf-8")
+    write(model, folder, end)
+    drawn = generate(model, torch.tensor([[state.start]]), 100, Sampling(0.8, min_p=0.1), seed=1, end=end)
+    text = tokenizer.decode([int(id) for id in drawn if int(id) != end])
+    card = CARD.format(
+        parameters=sum(p.numel() for p in model.parameters()), summary=summary(config), tokens=state.tokens,
+        data=config.data.name or config.data.source, step=state.step, loss=state.best_val_loss,
+        name=folder.name,
+    )
+    (folder / "README.md").write_text(card + indent(text, "    ", lambda line: True) + "\n", encoding="utf-8")
+
+
+def main(words: list[str]) -> int:
+    if len(words) != 3 or words[0] != "export":
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        export(*map(Path, words[1:]))
+    except (ValueError, OSError) as error:
+        print(f"interchange: {error}", file=sys.stderr)
+        return 2
+    print(f"written  {words[2]}\npublish  hf upload <your name>/{Path(words[2]).name} {words[2]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
