@@ -60,12 +60,15 @@ def say(line: str) -> None:
 
 def open_run(config: SampleConfig) -> tuple[Path, Path]:
     """The run and its checkpoint; by default the newest that has a sound one. Wrong where there is none."""
+    from interchange.config import is_model_folder
     from training.checkpoint import find
 
     if config.run not in (None, "latest"):
         run = Path(config.run)
         if not run.is_dir():
             raise Wrong(f"run={run}: no such folder")
+        if is_model_folder(run):  # of transformers, which is run and checkpoint in one
+            return run, run
         return run, find(run, config.checkpoint, say)
     begun = Path("runs").glob("*/checkpoints/last")
     for pointer in sorted(begun, key=lambda path: path.stat().st_mtime, reverse=True):
@@ -99,12 +102,19 @@ def open_model(config: SampleConfig, prompt: str, folder: Path) -> tuple[Any, An
     """The model, its tokenizer, the ids it begins with, and how it draws. ValueError where they do not fit
     each other, or the prompt has characters that the tokenizer does not know."""
     from data.tokenizer import Tokenizer
+    from interchange.config import is_model_folder
+    from interchange.folder import read
     from model.generate import Sampling
     from model.weights import load
     from training.checkpoint import read_state
 
     filters = (config.top_k, config.top_p, config.min_p, config.repetition_penalty)
     sampling = Sampling(config.temperature, *filters)
+    if is_model_folder(folder):
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        begun = tokenizer.encode(prompt).tolist() or [tokenizer.end_of_text or 0]
+        cuts = {"context_length": len(begun) + config.max_new_tokens, "vocab_size": tokenizer.vocab_size}
+        return read(folder, say, **cuts), tokenizer, begun, sampling
     tokenizer = Tokenizer.load(folder.parent.parent / "tokenizer.json")
     model = load(folder)
     if tokenizer.vocab_size != model.vocab_size:

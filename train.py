@@ -97,6 +97,8 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
 
     from data.batches import Batches, check_length
     from data.store import cache_folder, prepare
+    from interchange.config import is_model_folder
+    from interchange.folder import read
     from model.gpt import GPT
     from model.noise import mix
     from model.weights import load
@@ -130,7 +132,10 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     # ids → logits
     torch.manual_seed(mix(loop.seed))
     model = GPT(text.tokenizer.vocab_size, config.model, config.position, config.attention)
-    if config.init_from:
+    if config.init_from and is_model_folder(Path(config.init_from)):
+        cuts = {"context_length": config.model.context_length, "vocab_size": model.vocab_size}
+        model.load_state_dict(read(Path(config.init_from), say, **cuts).state_dict())
+    elif config.init_from:
         model.load_state_dict(load(checkpoint.find(Path(config.init_from), "best", say)).state_dict())
     model = model.to(loop.device)
     optimizers = make_optimizers(model, config.optimizer)
