@@ -1,5 +1,4 @@
 /** What there is to see, what is in view, and who has to draw it again. */
-
 import { Cache } from "./cache.js";
 import { Compare } from "./compare.js";
 import { $, offer, weight } from "./dom.js";
@@ -14,6 +13,7 @@ import { Text } from "./text.js";
 
 const BEAT = 450; // ms a step while playing
 const POLL = 5000; // ms between looks for a new step: TensorBoard reads its files as often
+const around = (place, count) => (place + count) % count;
 
 export class App {
   state = parse(readHash());
@@ -26,40 +26,29 @@ export class App {
   text = new Text(this);
 
   /** {run, tag, points, steps, step}: what the state means, given what there is. */
-  get place() {
-    return locate(this.index, this.state);
-  }
+  get place() { return locate(this.index, this.state); }
+  /** [layer, head] that the text and the sentence speak of. */
+  get focus() { return this.pointed?.head ?? this.selected; }
 
   /** [layer, head] of the large map. */
   get selected() {
-    const { state: { layer, head }, maps: { header } } = this;
-    const exists = layer >= 0 && layer < header.layers && head >= 0 && head < header.heads;
-    return exists ? [layer, head] : mostTelling(header);
-  }
-
-  /** [layer, head] that the text and the sentence speak of. */
-  get focus() {
-    return this.pointed?.head ?? this.selected;
+    const { state: { layer: l, head: h }, maps: { header } } = this;
+    return l >= 0 && l < header.layers && h >= 0 && h < header.heads ? [l, h] : mostTelling(header);
   }
 
   /** The token that looks and the token looked at: those under the pointer, else those kept; −1 = none. */
   get point() {
     const { state: { query, key }, maps: { header: { length } } } = this;
-    return this.pointed ?? { query: query === -1 ? length - 1 : Math.min(query, length - 1), key: Math.min(key, length - 1) };
+    const [t, s] = [query === -1 ? Infinity : query, key].map((place) => Math.min(place, length - 1));
+    return this.pointed ?? { query: t, key: s };
   }
 
-  /** The weight at which colour ends. */
-  top(maps, l, h) {
-    return this.state.range === "each" ? maps.top(l, h) : maps.sharedTop();
-  }
-
-  /** The pixel for each byte of a head. */
+  /** The weight at which colour ends, and the pixel for each byte. */
+  top(maps, l, h) { return this.state.range === "each" ? maps.top(l, h) : maps.sharedTop(); }
   lut(maps, l, h) {
     const { palette, curve } = this.state;
     return table(maps.signed ? "change" : palette, isDark(), this.top(maps, l, h), curve, maps.signed);
   }
-
-  // What a person does.
 
   set(patch) {
     const changed = Object.keys(patch).filter((key) => this.state[key] !== patch[key]);
@@ -69,79 +58,38 @@ export class App {
     else if (changed.length) this.drawPoint();
   }
 
-  put(key, value) {
-    this.set({ [key]: value });
-  }
-
-  writeAddress() {
-    writeHash(serialise(this.state));
-  }
-
-  next(key) {
-    this.set({ [key]: CHOICES[key][(CHOICES[key].indexOf(this.state[key]) + 1) % CHOICES[key].length] });
-  }
-
-  hover(query, key, head) {
-    this.pointed = { query, key, head };
-    this.drawPoint();
-  }
-
-  unhover() {
-    this.pointed = null;
-    this.drawPoint();
-  }
-
-  keep(query, key) {
-    this.set({ query: query < 0 ? -2 : query, key });
-  }
-
-  pin(l = this.selected[0], h = this.selected[1]) {
-    this.set({ pins: togglePin(this.state.pins, l, h) });
-  }
+  writeAddress() { writeHash(serialise(this.state)); }
+  put(key, value) { this.set({ [key]: value }); }
+  next(key) { this.put(key, CHOICES[key][(CHOICES[key].indexOf(this.state[key]) + 1) % CHOICES[key].length]); }
+  keep(query, key) { this.set({ query: query < 0 ? -2 : query, key }); }
+  pin(l = this.selected[0], h = this.selected[1]) { this.put("pins", togglePin(this.state.pins, l, h)); }
+  hover(query, key, head) { this.drawPoint((this.pointed = { query, key, head })); }
+  unhover() { this.drawPoint((this.pointed = null)); }
+  moveStep(by) { this.goTo(this.place.steps.indexOf(this.place.step) + by); }
+  moveToken(by) { this.keep(around(Math.max(0, this.point.query) + by, this.maps.header.length), -1); }
+  zoom(factor) { this.views.maps.big.zoom(factor); }
+  explain() { $(".help").showModal(); }
+  save({ run, tag, step } = this.place) { savePicture($("main"), `${run} · ${tag} · step ${step}`); }
 
   goTo(i) {
     const { steps } = this.place;
     if (this.following) this.follow();
-    this.set({ step: steps[Math.max(0, Math.min(steps.length - 1, i))] });
-  }
-
-  moveStep(by) {
-    this.goTo(this.place.steps.indexOf(this.place.step) + by);
-  }
-
-  moveToken(by) {
-    const { length } = this.maps.header;
-    this.keep((Math.max(0, this.point.query) + by + length) % length, -1);
+    this.put("step", steps[Math.max(0, Math.min(steps.length - 1, i))]);
   }
 
   moveHead(down, right) {
-    const { header: { layers, heads } } = this.maps;
-    const [l, h] = this.selected;
-    this.set({ layer: (l + down + layers) % layers, head: (h + right + heads) % heads });
-  }
-
-  zoom(factor) {
-    this.views.maps.big.zoom(factor);
-  }
-
-  save() {
-    const { run, tag, step } = this.place;
-    savePicture($("main"), `${run} · ${tag} · step ${step}`);
-  }
-
-  explain() {
-    $(".help").showModal();
+    const { selected: [l, h], maps: { header: { layers, heads } } } = this;
+    this.set({ layer: around(l + down, layers), head: around(h + right, heads) });
   }
 
   play() {
     clearInterval(this.playing);
-    this.playing = this.playing ? null : setInterval(() => this.beat(), BEAT);
+    this.playing = this.playing ? null : setInterval(() => isShown() && !this.busy && this.beat(), BEAT);
     if (this.playing && this.place.step === this.place.steps.at(-1)) this.goTo(0);
     this.showBar();
   }
 
   beat() {
-    if (!isShown() || this.busy) return;
     this.moveStep(1);
     if (this.place.step === this.place.steps.at(-1)) this.play();
   }
@@ -149,22 +97,20 @@ export class App {
   follow() {
     clearInterval(this.following);
     this.following = this.following ? null : setInterval(() => isShown() && this.reload(), POLL);
-    if (this.following) this.set({ step: -1 });
+    if (this.following) this.put("step", -1);
     this.showBar();
   }
-
-  // What follows from it.
 
   /** Asks which steps there are; draws again if that has changed. */
   async reload() {
     try {
       const index = await this.cache.index();
-      if (this.maps && JSON.stringify(index) === JSON.stringify(this.index)) return;
+      if (!$("main").matches(".empty") && JSON.stringify(index) === JSON.stringify(this.index)) return;
       this.index = index;
+      await this.refresh();
     } catch (error) {
-      return this.complain(`TensorBoard does not answer: ${error.message}. Is it still running?`);
+      this.complain(`TensorBoard does not answer: ${error.message}. Is it still running?`);
     }
-    await this.refresh();
   }
 
   /** Loads and draws what the state asks for by now; of what is asked meanwhile, the last is done. */
@@ -173,38 +119,35 @@ export class App {
     if (this.busy) return;
     for (this.busy = true; this.stale; ) {
       this.stale = false;
-      await this.load();
+      await this.load(this.place);
     }
     this.busy = false;
   }
 
-  async load() {
-    const { run, tag, points, step } = this.place;
+  async load({ run, tag, points, steps, step }) {
     if (!points.length) return this.complain($("#nothing").content.textContent);
-    const i = points.findIndex(([one]) => one === step);
     try {
-      const maps = await this.cache.maps(run, tag, points[i]);
+      const i = steps.indexOf(step);
       const history = this.cache.scores(run, tag, points).catch(() => null);
-      await Promise.all(this.views.maps.layers(maps.header).map((l) => maps.load(l)));
+      const maps = await this.fetch(run, tag, points[i]);
       if (this.state.view === "compare") await this.views.compare.load(maps);
-      if (this.state.view === "scores") this.history = await history;
-      this.maps = maps;
+      Object.assign(this, { maps, history: await history });
       const [layer, head] = this.selected; // chosen once: it must not jump from step to step
       Object.assign(this.state, { run, tag, layer, head });
       this.complain("");
       this.show();
-      history.then((found) => found !== this.history && this.show((this.history = found)));
-      this.fetch(run, tag, points[i + 1]);
+      if (points[i + 1]) this.fetch(run, tag, points[i + 1]).catch(() => {}); // ahead of its time
     } catch (error) {
       this.complain(`Step ${step} of ${tag} in ${run} cannot be shown: ${error.message}. Other steps may be sound.`);
     }
     $("main").dataset.shown = `${run} ${tag} ${step}`;
   }
 
-  /** A step ahead of its time. */
-  fetch(run, tag, point) {
-    const load = (maps) => this.views.maps.layers(maps.header).forEach((l) => maps.load(l));
-    if (point) this.cache.maps(run, tag, point).then(load, () => {});
+  /** The maps of a step, with the layers that are drawn. */
+  async fetch(run, tag, point) {
+    const maps = await this.cache.maps(run, tag, point);
+    await Promise.all(this.views.maps.layers(maps.header).map((l) => maps.load(l)));
+    return maps;
   }
 
   complain(words) {
@@ -213,7 +156,6 @@ export class App {
     this.showBar();
   }
 
-  /** Every control as the state has it. */
   showBar() {
     const { run, tag, steps, step } = this.place;
     offer($("[name=run]"), Object.keys(this.index).map((one) => [one, one]));
@@ -241,7 +183,7 @@ export class App {
   drawPoint() {
     this.drawing ??= requestAnimationFrame(() => {
       this.drawing = null;
-      if (!this.maps || $("main").matches(".empty")) return;
+      if ($("main").matches(".empty")) return;
       this.text.point();
       this.views[this.state.view].point?.();
       this.say();
@@ -251,17 +193,17 @@ export class App {
   /** One sentence: `words`, else what is pointed at, else what is seen. */
   say(words) {
     const { layers, heads, length, about, causal } = this.maps.header;
-    const seen = `${layers * heads} attention heads read ${length} tokens${about && ` (${about})`} at step ${this.place.step}. `;
-    const future = causal ? ", hatched the future" : "";
-    const maps = `A square is a head: a row is a token that looks, a column one that it looks at. Bright is much${future}. ` +
-      "Point at a token or a square; press ? for help.";
-    const scores = "A card is a score, a line a head over training. Click a point to go to that step.";
-    $("#reading").textContent = words || this.sayCell() || seen + (this.state.view === "scores" ? scores : maps);
+    const seen = `${layers * heads} attention heads read ${length} tokens at step ${this.place.step}. ${about} `;
+    const how = this.state.view === "scores"
+      ? "A card is a score, a line a head over training. Click a point to go to that step."
+      : "A square is a head: a row is a token that looks, a column one that it looks at. Bright is much" +
+        `${causal ? ", hatched the future" : ""}. Point at a token or a square; press ? for help.`;
+    $("#reading").textContent = words || this.sayCell() || seen + how;
   }
 
   sayCell() {
-    const { maps, point: { query, key }, focus: [l, h] } = this;
-    if (!this.pointed || query < 0 || key < 0 || !maps.has(l)) return "";
+    const { maps, pointed, point: { query, key }, focus: [l, h] } = this;
+    if (!pointed || query < 0 || key < 0 || !maps.has(l)) return "";
     const [from, to] = [query, key].map((i) => `token ${i} “${maps.header.tokens[i]}”`);
     if (!maps.visible(query, key)) return `${to} comes after ${from}, which cannot see it`;
     return `L${l}H${h}: ${from} gives ${weight(maps.value(l, h, query, key))} of its attention to ${to}`;

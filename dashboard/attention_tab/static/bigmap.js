@@ -1,6 +1,5 @@
 /** One head, large: tokens beside its rows and below its columns, and the scale of its colours. */
-
-import { $, hatch, look, sharp, shorten, stamp, weight } from "./dom.js";
+import { $, look, sharp, shorten, stamp, weight } from "./dom.js";
 import { isDark } from "./host.js";
 import { paintWindow, scratch } from "./paint.js";
 import { colours, shade } from "./palette.js";
@@ -15,33 +14,27 @@ export class BigMap {
   /** `labels`, `scale`: pixels for the tokens, and for the scale. */
   constructor(app, { labels = 74, scale = 46 } = {}) {
     Object.assign(this, { app, labels, scale, element: stamp("bigmap") });
-    [this.base, this.over, this.note] = [".base", ".over", ".note"].map((part) => $(part, this.element));
+    for (const part of ["base", "over", "note", "ground", "beside", "below"]) this[part] = $(`.${part}`, this.element);
     new ResizeObserver(() => this.draw()).observe(this.element);
     this.over.onpointermove = (event) => app.hover(...this.at(event));
     this.over.onpointerleave = () => app.unhover();
     this.over.onclick = (event) => app.keep(...this.at(event));
     this.over.ondblclick = (event) => this.zoom(0.5, this.at(event));
     this.over.onwheel = (event) => {
-      if (!this.zoomed) return;
-      event.preventDefault();
-      const by = event.shiftKey ? [event.deltaX, event.deltaY] : [event.deltaY, event.deltaX];
-      this.moveTo(this.from.map((place, i) => place + Math.sign(by[i]) * Math.ceil(Math.abs(by[i]) / this.unit / 4)));
+      if (this.zoomed) event.preventDefault();
+      this.moveTo([event.deltaY, event.deltaX].map((by, i) => this.from[i] + Math.round(by / this.unit / 2)));
     };
   }
 
-  get count() {
-    return this.zoomed || this.maps.header.length;
-  }
-
+  get count() { return this.zoomed || this.maps.header.length; }
   /** [query, key] under the pointer; of a row's label or a column's, the other one is −1. */
   at({ offsetX, offsetY }) {
-    const inside = (pixels) => pixels >= 0 && pixels < this.side;
-    return [offsetY, offsetX - this.labels].map((at, i) => (inside(at) ? Math.floor(at / this.unit) + this.from[i] : -1));
+    const place = (at, i) => (at >= 0 && at < this.side ? Math.floor(at / this.unit) + this.from[i] : -1);
+    return [place(offsetY, 0), place(offsetX - this.labels, 1)];
   }
 
   zoom(factor, around = [this.app.point.query, this.app.point.key]) {
-    const { count, from } = this;
-    const T = this.maps.header.length;
+    const { count, from, maps: { header: { length: T } } } = this;
     const next = Math.max(Math.min(8, T), Math.min(T, Math.round(count * factor)));
     this.zoomed = next < T ? next : 0;
     this.moveTo(around.map((at, i) => Math.round((at < 0 ? from[i] + count / 2 : at) - next / 2)));
@@ -62,16 +55,17 @@ export class BigMap {
   draw() {
     const width = this.element.clientWidth;
     if (!this.maps || !width) return;
-    const { maps, l, h, count } = this;
-    this.side = Math.max(60, width - this.labels - this.scale);
+    const { maps, l, h, count, labels } = this;
+    this.side = Math.max(60, width - labels - this.scale);
     this.unit = this.side / count;
-    const context = sharp(this.base, width, this.side + this.labels);
-    hatch(context, this.labels, 0, this.side);
+    this.ground.style.cssText = `left: ${labels}px; width: ${this.side}px; height: ${this.side}px`;
     this.note.textContent = maps.has(l) ? "" : `Layer ${l} of this step is damaged: ${maps.layers[l]?.message}.`;
+    const context = sharp(this.base, width, this.side + labels);
+    context.font = `10px ${look.mono}`;
     if (maps.has(l)) this.paint(context);
     const every = Math.ceil(LINE / this.unit);
     for (let i = every >> 1; i < count; i += every) {
-      for (const way of [0, 1]) this.label(context, way, i + this.from[way], look.muted);
+      for (const way of [0, 1]) this.label(context, way, i + this.from[way]);
     }
     this.drawScale(context);
     this.base.ariaLabel = `Attention of layer ${l}, head ${h}: ${maps.header.length} tokens`;
@@ -82,26 +76,20 @@ export class BigMap {
     const { count, side, maps, l, h } = this;
     const factor = Math.max(1, Math.floor(count / (side * (window.devicePixelRatio || 1))));
     const n = Math.ceil(count / factor);
-    const image = scratch(n, n);
+    const [image, picture] = [scratch(n, n), new OffscreenCanvas(n, n)];
     paintWindow(image.pixels, maps, l, h, this.app.lut(maps, l, h), this.from, count, factor);
-    const picture = new OffscreenCanvas(n, n);
     picture.getContext("2d").putImageData(image, 0, 0);
     context.imageSmoothingEnabled = false;
     context.drawImage(picture, this.labels, 0, side, side);
   }
 
-  /** A token beside its row (`way` 0) or below its column (1); on `ground` it covers what is there. */
-  label(context, way, i, colour, ground) {
-    const place = i - this.from[way];
-    if (place < 0 || place >= this.count) return;
-    const middle = Math.max(6, Math.min(this.side - 6, (place + 0.5) * this.unit));
+  /** A token beside its row (`way` 0) or below its column (1). */
+  label(context, way, i) {
+    const middle = (i - this.from[way] + 0.5) * this.unit;
     context.save();
     context.translate(this.labels + (way ? middle : -6), way ? this.side + 6 : middle);
     context.rotate(way ? -Math.PI / 2 : 0);
-    context.fillStyle = ground;
-    if (ground) context.fillRect(6 - this.labels, -7, this.labels - 3, 14);
-    context.font = `${ground ? "bold " : ""}10px ${look.mono}`;
-    Object.assign(context, { fillStyle: colour, textAlign: "right", textBaseline: "middle" });
+    Object.assign(context, { fillStyle: look.muted, textAlign: "right", textBaseline: "middle" });
     context.fillText(shorten(this.maps.header.tokens[i], 11), 0, 0.5);
     context.restore();
   }
@@ -115,31 +103,36 @@ export class BigMap {
     });
     Object.assign(context, { fillStyle: look.muted, font: `10px ${look.sans}`, textBaseline: "middle" });
     const top = maps.has(l) ? app.top(maps, l, h) : 1;
-    const marks = [[top, weight(top)], ...MARKS.filter((mark) => mark < top * 0.9).map((mark) => [mark, `${mark}`])];
-    const both = marks.flatMap(([mark, words]) => [[mark, words], ...(maps.signed ? [[-mark, `−${words}`]] : [])]);
+    const marks = [top, ...MARKS.filter((mark) => mark < top * 0.9)];
     const taken = [];
-    for (const [mark, words] of both.filter(([, one]) => one !== "−0")) {
+    for (const mark of maps.signed ? marks.flatMap((one) => [one, -one]) : marks) {
       const root = Math.sign(mark) * Math.sqrt(Math.abs(mark));
       const place = shade(maps.signed ? 128 + 127 * root : 255 * root, top, curve, maps.signed);
       const y = Math.max(6, Math.min(side - 6, side * (1 - place / 255)));
-      if (taken.every((other) => Math.abs(other - y) >= 12)) context.fillText(words, x + 13, y, taken.push(y) && 40);
+      if (taken.some((other) => Math.abs(other - y) < 12)) continue;
+      taken.push(y);
+      context.fillText(Math.abs(mark) === top ? weight(mark) : `${mark}`.replace("-", "−"), x + 13, y);
     }
   }
 
-  /** The cross hairs, and the names of what they are on. */
+  /** The cross hairs, and the names of what they are on (text on a canvas would cost a frame its style). */
   point() {
     if (!this.maps || !this.side) return;
-    const context = sharp(this.over, this.labels + this.side + this.scale, this.side + this.labels);
-    const thick = Math.max(this.unit, 2);
-    [this.app.point.query, this.app.point.key].forEach((at, way) => {
-      const place = (at - this.from[way]) * this.unit;
-      if (at < 0 || place < 0 || place >= this.side) return;
-      const [x, y, w, h] = way ? [place, 0, thick, this.side] : [0, place, this.side, thick];
+    const { app: { point }, side, labels, unit } = this;
+    const [context, thick] = [sharp(this.over, labels + side + this.scale, side + labels), Math.max(unit, 2)];
+    [point.query, point.key].forEach((at, way) => {
+      const [name, place] = [way ? this.below : this.beside, (at - this.from[way]) * unit];
+      name.hidden = at < 0 || place < 0 || place >= side;
+      if (name.hidden) return;
+      name.textContent = shorten(this.maps.header.tokens[at], 11);
+      const middle = place + unit / 2;
+      name.style.cssText = way ? `left: ${labels + middle}px; top: ${side + 3}px; height: ${labels - 4}px`
+        : `top: ${middle}px; width: ${labels - 4}px`;
+      const [x, y, w, h] = way ? [place, 0, thick, side] : [0, place, side, thick];
       for (const [grow, colour] of [[1.5, look.halo], [0.5, look.cross]]) {
         context.strokeStyle = colour;
-        context.strokeRect(this.labels + x - grow, y - grow, w + 2 * grow, h + 2 * grow);
+        context.strokeRect(labels + x - grow, y - grow, w + 2 * grow, h + 2 * grow);
       }
-      this.label(context, way, at, look.accent, look.surface);
     });
   }
 }

@@ -1,5 +1,4 @@
 /** Data from the server: each thing is asked for once, and old maps go when they take too much memory. */
-
 import { Damaged, Maps, checkHeader, inflate } from "./format.js";
 
 const ROOM = 192 * 2 ** 20; // bytes of maps
@@ -11,10 +10,9 @@ export class Cache {
     Object.assign(this, { base, ask, room });
   }
 
+  async json(route, query) { return (await this.get(route, query)).json(); }
   /** {run: {tag: [[step, wall time], …]}}, asked anew each time. */
-  async index() {
-    return (await this.json("index", { t: Date.now() })).runs;
-  }
+  async index() { return (await this.json("index", { t: Date.now() })).runs; }
 
   /** The scores of all steps; `points` are the tag's [step, wall time] pairs. */
   scores(run, tag, points) {
@@ -58,9 +56,5 @@ export class Cache {
     if (answer.ok) return answer;
     const { error } = await answer.json().catch(() => ({}));
     throw new Damaged(error ?? `TensorBoard answered ${answer.status}`);
-  }
-
-  async json(route, query) {
-    return (await this.get(route, query)).json();
   }
 }

@@ -1,5 +1,4 @@
 /** Lines over training, the chosen one in front. */
-
 import { look, number, sharp } from "./dom.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 56, 14, 30];
@@ -13,50 +12,43 @@ export class Chart {
     new ResizeObserver(() => this.plot && this.show(this.plot)).observe(canvas.parentElement);
   }
 
-  /**
-   * steps; lines: [{name, values}], a value a step or null; `front`, `hovered`: names of lines; `current`: a step;
-   * axis: "log" or "linear"; bounds: the least and the largest value that must have room.
-   */
+  /** lines: [{name, at, values}], a value a step or null; bounds: the least and most that must have room. */
   show(plot) {
     this.plot = plot;
     const { clientWidth: width, clientHeight: height } = this.canvas.parentElement;
     const { steps, lines, front, hovered, current, axis, bounds } = plot;
-    const values = lines.flatMap((line) => line.values).filter((value) => value != null);
-    const [low, high] = [Math.min(bounds[0], ...values), Math.max(bounds[1], ...values)];
+    const values = [...bounds, ...lines.flatMap((line) => line.values).filter((value) => value != null)];
+    const [low, high] = [Math.min(...values), Math.max(...values)];
     const bend = axis === "log" ? (step) => Math.log1p(Math.max(0, step)) : (step) => step;
     const [first, last] = [bend(steps[0]), bend(steps.at(-1))];
     this.x = (step) => LEFT + ((width - LEFT - RIGHT) * (bend(step) - first)) / (last - first || 1);
     this.y = (value) => TOP + ((height - TOP - BOTTOM) * (high - value)) / (high - low || 1);
-    const context = (this.context = sharp(this.canvas, width, height));
-    Object.assign(context, { font: `11px ${look.sans}`, textBaseline: "middle", lineJoin: "round" });
+    this.context = sharp(this.canvas, width, height);
+    Object.assign(this.context, { font: `11px ${look.sans}`, textBaseline: "middle", lineJoin: "round" });
     this.drawAxes(low, high, width - RIGHT, height - BOTTOM);
     this.stroke([[this.x(current), TOP], [this.x(current), height - BOTTOM]], look.accent, 1);
-    context.globalAlpha = Math.max(0.15, Math.min(0.55, 9 / lines.length));
-    for (const line of lines) this.stroke(this.points(line), look.ink, 1.1);
-    context.globalAlpha = 1;
-    for (const line of lines.filter(({ name }) => name === hovered)) this.emphasise(line, look.ink);
-    for (const line of lines.filter(({ name }) => name === front)) this.emphasise(line, look.accent);
+    this.context.globalAlpha = Math.max(0.15, Math.min(0.55, 9 / lines.length));
+    for (const line of lines) this.line(line, look.ink, 1.1);
+    this.context.globalAlpha = 1;
+    for (const line of lines) if (line.name === hovered) this.line(line, look.ink, 2);
+    for (const line of lines) if (line.name === front) this.line(line, look.accent, 2);
   }
 
-  points({ values }) {
-    return this.plot.steps.flatMap((step, i) => (values[i] == null ? [] : [[this.x(step), this.y(values[i])]]));
-  }
-
-  emphasise(line, colour) {
-    const { context } = this;
-    const points = this.points(line);
-    this.stroke(points, colour, 2);
-    Object.assign(context, { fillStyle: colour, textAlign: "left" });
-    for (const [x, y] of points) context.fillRect(x - 2, y - 2, 4, 4);
-    if (points.length) context.fillText(line.name, points.at(-1)[0] + 8, points.at(-1)[1]);
+  /** A line; one that is wide with its points and its name. */
+  line({ name, values }, colour, width) {
+    const { steps } = this.plot;
+    const points = steps.flatMap((step, i) => (values[i] == null ? [] : [[this.x(step), this.y(values[i])]]));
+    this.stroke(points, colour, width);
+    Object.assign(this.context, { fillStyle: colour, textAlign: "left" });
+    if (width === 2) for (const [x, y] of points) this.context.fillRect(x - 2, y - 2, 4, 4);
+    if (width === 2) for (const [x, y] of points.slice(-1)) this.context.fillText(name, x + 8, y);
   }
 
   stroke(points, colour, width) {
-    const { context } = this;
-    context.beginPath();
-    for (const [x, y] of points) context.lineTo(x, y);
-    Object.assign(context, { strokeStyle: colour, lineWidth: width });
-    context.stroke();
+    this.context.beginPath();
+    for (const [x, y] of points) this.context.lineTo(x, y);
+    Object.assign(this.context, { strokeStyle: colour, lineWidth: width });
+    this.context.stroke();
   }
 
   drawAxes(low, high, right, bottom) {
@@ -69,21 +61,21 @@ export class Chart {
       context.fillText(number(i * gap, gap < 0.1 ? 2 : gap < 1 ? 1 : 0), LEFT - 8, y);
     }
     context.textAlign = "center";
-    let free = 0;
-    for (const step of this.plot.steps) {
-      const [x, half] = [this.x(step), context.measureText(step).width / 2];
+    const taken = [];
+    for (const step of [this.plot.steps.at(-1), ...this.plot.steps]) {
+      const [x, half] = [this.x(step), context.measureText(step).width / 2 + 4];
       this.stroke([[x, bottom], [x, bottom + 5]], look.line, 1);
-      if (x - half < free) continue;
+      if (taken.some(([at, room]) => Math.abs(at - x) < room + half)) continue;
       context.fillText(step, x, bottom + 15);
-      free = x + half + 8;
+      taken.push([x, half]);
     }
   }
 
-  /** The point nearest to the pointer, as {name, step, value}. */
+  /** The point nearest to the pointer, as {name, at, step, value}. */
   find({ offsetX, offsetY }) {
-    const all = this.plot.lines.flatMap(({ name, values }) =>
-      this.plot.steps.map((step, i) => ({ name, step, value: values[i] })).filter(({ value }) => value != null));
+    const { lines, steps } = this.plot;
+    const all = lines.flatMap((line) => line.values.map((value, i) => ({ ...line, step: steps[i], value })));
     const away = ({ step, value }) => Math.hypot(2 * (this.x(step) - offsetX), this.y(value) - offsetY);
-    return all.reduce((best, one) => (away(one) < away(best) ? one : best), all[0]);
+    return all.filter(({ value }) => value != null).reduce((best, one) => (away(one) < away(best) ? one : best));
   }
 }

@@ -5,6 +5,11 @@ export const $ = (selector, root = document) => root.querySelector(selector);
 /** A copy of a template's element. Whatever comes from a run goes in as textContent, never as markup. */
 export const stamp = (id) => document.importNode($(`#${id}`).content.firstElementChild, true);
 
+/** Sets the text of an element's parts, by class. */
+export function fill(element, texts) {
+  for (const [name, text] of Object.entries(texts)) $(`.${name}`, element).textContent = text;
+}
+
 /** Sets what a <select> offers, [[value, words], …]; leaves it alone when that has not changed. */
 export function offer(select, pairs) {
   const key = JSON.stringify(pairs);
@@ -28,14 +33,19 @@ export function number(value, digits = 2, plus = "") {
 
 export const shorten = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 
+/** [row, column] of the cell under the pointer, in a table of `rows` × `columns` that fills `element`. */
+export function cellAt(element, { clientX, clientY }, rows, columns) {
+  const { left, top, width, height } = element.getBoundingClientRect();
+  const place = (share, count) => Math.max(0, Math.min(count - 1, Math.floor(share * count)));
+  return [place((clientY - top) / height, rows), place((clientX - left) / width, columns)];
+}
+
 /** The context of a cleared canvas of `width` × `height` CSS pixels. */
 export function sharp(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
-  if (canvas.width !== w || canvas.height !== h) {
-    Object.assign(canvas, { width: w, height: h });
-    Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
-  }
+  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+  canvas.style.cssText = `width: ${width}px; height: ${height}px`;
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
@@ -44,26 +54,8 @@ export function sharp(canvas, width, height) {
 
 /** The colours and fonts of the style sheet, by name; read once a theme. */
 export const look = {};
-
 export function readLook() {
   const style = getComputedStyle(document.documentElement);
-  const names = "ink muted line accent accent-rgb surface ground cross halo hatch hatch-ground sans mono";
+  const names = "ink muted line accent surface ground cross halo sans mono";
   for (const name of names.split(" ")) look[name] = style.getPropertyValue(`--${name}`).trim();
-}
-
-/** Slanted lines over a square: nothing can be seen here. */
-export function hatch(context, x, y, side) {
-  context.save();
-  context.beginPath();
-  context.rect(x, y, side, side);
-  context.clip();
-  context.fillStyle = look["hatch-ground"];
-  context.fillRect(x, y, side, side);
-  context.strokeStyle = look.hatch;
-  for (let at = -side; at < side; at += 7) {
-    context.moveTo(x + at, y + side);
-    context.lineTo(x + at + side, y);
-  }
-  context.stroke();
-  context.restore();
 }

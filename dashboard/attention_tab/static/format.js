@@ -13,13 +13,13 @@ export class Damaged extends Error {}
 /** The header, if the maps that it announces can be unpacked. */
 export function checkHeader(header) {
   const { version, length, tokens } = header ?? {};
-  if (version !== VERSION) throw new Damaged(`its format has version ${version}, and this page reads version ${VERSION}`);
+  if (version !== VERSION) throw new Damaged(`its format has version ${version}, this page reads ${VERSION}`);
   for (const [key, most] of Object.entries(LIMITS)) {
     const fits = Number.isInteger(header[key]) && header[key] >= 1 && header[key] <= most;
     if (!fits) throw new Damaged(`${key} is ${header[key]}, not a whole number from 1 to ${most}`);
   }
-  const named = Array.isArray(tokens) && tokens.length === length && tokens.every((one) => typeof one === "string");
-  if (!named) throw new Damaged(`it does not name its ${length} tokens`);
+  const texts = Array.isArray(tokens) && tokens.every((one) => typeof one === "string");
+  if (!texts || tokens.length !== length) throw new Damaged(`it does not name its ${length} tokens`);
   return { ...header, scores: header.scores ?? {} };
 }
 
@@ -47,11 +47,11 @@ export class Maps {
   signed = false;
   layers = [];
   loading = [];
-  tops = new Map();
+  tops = [];
 
   constructor(header, fetchLayer) {
-    Object.assign(this, { header, fetchLayer });
-    this.size = header.causal ? (header.length * (header.length + 1)) / 2 : header.length ** 2; // bytes a head
+    const { length: T, causal } = header;
+    Object.assign(this, { header, fetchLayer, size: causal ? (T * (T + 1)) / 2 : T * T }); // bytes a head
   }
 
   /** Resolves when layer l is there, or the reason why not. */
@@ -62,46 +62,26 @@ export class Maps {
     return this.loading[l];
   }
 
-  has(l) {
-    return this.layers[l] instanceof Uint8Array;
-  }
-
+  has(l) { return this.layers[l] instanceof Uint8Array; }
+  visible(t, s) { return s <= t || !this.header.causal; }
   /** Where row t of head h begins in its layer. */
-  start(h, t) {
-    return h * this.size + (this.header.causal ? (t * (t + 1)) / 2 : t * this.header.length);
-  }
-
-  visible(t, s) {
-    return s <= t || !this.header.causal;
-  }
-
+  start(h, t) { return h * this.size + (this.header.causal ? (t * (t + 1)) / 2 : t * this.header.length); }
   /** The weight, in [0, 1]. */
-  value(l, h, t, s) {
-    return (this.layers[l][this.start(h, t) + s] / 255) ** 2;
-  }
-
+  value(l, h, t, s) { return (this.layers[l][this.start(h, t) + s] / 255) ** 2; }
   /** How far a byte is from nothing, from 0 to 255. */
-  strength(byte) {
-    return byte;
-  }
-
-  /** Where a scale for all heads ends. */
-  sharedTop() {
-    return 1;
-  }
+  strength(byte) { return byte; }
+  sharedTop() { return 1; }
 
   /** Where a head's own scale ends: its 99th percentile, without the first row, which can only see itself. */
   top(l, h) {
-    const key = `${l} ${h}`;
-    if (!this.tops.has(key)) {
-      const counts = new Uint32Array(256);
-      const [first, end] = [this.start(h, this.header.causal ? 1 : 0), this.start(h, 0) + this.size];
-      for (let i = first; i < end; i++) counts[this.strength(this.layers[l][i])]++;
-      let [left, byte] = [0.01 * (end - first), 255];
-      while (byte > 3 && (left -= counts[byte]) > 0) byte--;
-      this.tops.set(key, (byte / 255) ** 2);
-    }
-    return this.tops.get(key);
+    const key = l * 256 + h;
+    if (this.tops[key]) return this.tops[key];
+    const counts = new Uint32Array(256);
+    const [first, end] = [this.start(h, this.header.causal ? 1 : 0), this.start(h + 1, 0)];
+    for (let i = first; i < end; i++) counts[this.strength(this.layers[l][i])]++;
+    let [left, byte] = [0.01 * (end - first), 255];
+    while (byte > 3 && (left -= counts[byte]) > 0) byte--;
+    return (this.tops[key] = (byte / 255) ** 2);
   }
 }
 
@@ -118,18 +98,13 @@ export class Difference extends Maps {
     Object.assign(this, { first, second });
   }
 
-  value(l, h, t, s) {
-    return this.second.value(l, h, t, s) - this.first.value(l, h, t, s);
-  }
-
-  strength(byte) {
-    return Math.min(255, 2 * Math.abs(byte - 128));
-  }
+  value(...cell) { return this.second.value(...cell) - this.first.value(...cell); }
+  strength(byte) { return Math.min(255, 2 * Math.abs(byte - 128)); }
 
   /** Changes are often small, and on a scale to 1 none would show: the largest of the heads' own ends. */
   sharedTop() {
-    const { header: { heads }, layers } = this;
-    return Math.max(...layers.flatMap((_, l) => (this.has(l) ? Array.from({ length: heads }, (_, h) => this.top(l, h)) : 0)));
+    const tops = (l) => Array.from({ length: this.header.heads }, (_, h) => this.top(l, h));
+    return Math.max(...this.layers.flatMap((_, l) => (this.has(l) ? tops(l) : 0)));
   }
 
   /** How much of a head's attention is elsewhere: mean over rows of ½ Σ |change|, in [0, 1]. */

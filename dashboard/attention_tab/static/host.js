@@ -35,7 +35,6 @@ export function writeHash(hash) {
 
 /** A tab in the background is "visible" to the browser, but it has no height. */
 export const isShown = () => window.innerHeight > 0 && document.visibilityState === "visible";
-
 export const isDark = () => document.documentElement.dataset.theme === "dark";
 
 /** Keeps `data-theme` as TensorBoard's theme is, or the system's where there is no TensorBoard. */

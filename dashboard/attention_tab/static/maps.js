@@ -1,5 +1,4 @@
 /** All heads as a grid, and the chosen one large. */
-
 import { BigMap } from "./bigmap.js";
 import { $, number, offer } from "./dom.js";
 import { Grid } from "./grid.js";
@@ -16,17 +15,16 @@ export class MapsView {
     $("#big").replaceWith(this.big.element);
   }
 
-  /** The heads to draw, as [layer, head], in the order and above the floor that the state asks for. */
+  /** The heads to draw, as [layer, head], in the order and above the floor that is asked for. */
   heads(header) {
-    const { order, floor, layer } = this.app.state;
-    const matrix = header.scores[order];
-    if (matrix) return ranking(matrix).filter(({ value }) => value >= floor).slice(0, MANY).map(({ at }) => at);
-    const room = Math.max(1, Math.floor(MANY / header.heads));
+    const { state: { order, floor, layer } } = this.app;
+    const ranked = ranking(header.scores[order] ?? []).filter(({ value }) => value >= floor);
+    if (header.scores[order]) return ranked.slice(0, MANY).map(({ at }) => at);
+    const room = Math.max(1, Math.floor(MANY / header.heads)); // layers
     const first = Math.max(0, Math.min(header.layers - room, layer - (room >> 1)));
     return allHeads(header).filter(([l]) => l >= first && l < first + room);
   }
 
-  /** The layers that must be there to draw. */
   layers(header) {
     const shown = [...this.heads(header), ...parsePins(this.app.state.pins, header), [this.app.state.layer]];
     return [...new Set(shown.map(([l]) => l))].filter((l) => l >= 0 && l < header.layers);
@@ -50,13 +48,14 @@ export class MapsView {
     offer($("[name=order]"), [["layer", "by layer"], ...names.map((name) => [name, `by ${label(name)}`])]);
     $("[name=order]").value = header.scores[order] ? order : "layer";
     $("#least").hidden = !header.scores[order];
-    const all = header.layers * header.heads;
-    $("#count").textContent = heads.length < all ? `${number(floor)}: ${heads.length} of ${all}` : "";
+    const count = `${number(floor)}: ${heads.length} of ${allHeads(header).length}`;
+    $("#count").textContent = heads.length < allHeads(header).length ? count : "";
     const best = strongest(header, l, h);
     $("#title").textContent = `L${l}H${h}`;
     $("#name").textContent = best ? (best.clear ? "" : "mixed, nearest: ") + label(best.name) : "";
-    const ablation = number(views.scores.now("ablation")?.[l][h], 3, "+");
-    const facts = [...names.map((name) => `${short(name)} ${number(header.scores[name][l][h])}`), `ablation ${ablation}`];
+    const facts = names.map((name) => `${short(name)} ${number(header.scores[name][l][h])}`);
+    const ablation = views.scores.now("ablation");
+    if (ablation) facts.push(`ablation ${number(ablation[l][h], 3, "+")}`);
     $("#facts").textContent = facts.join(" · ");
     $("#pin").ariaPressed = String(pins.split(",").includes(`${l}.${h}`));
     showTops(this.app);

@@ -1,22 +1,19 @@
 /** Maps as pixels. What a row may not see stays transparent: the hatching behind it shows through. */
 
 const images = new Map();
-
 /** A buffer for each size, cleared; `putImageData` copies it. */
 export function scratch(width, height) {
   const key = `${width} ${height}`;
   if (images.size > 64) images.clear();
-  if (!images.has(key)) images.set(key, new ImageData(width, height));
-  const image = images.get(key);
+  const image = images.get(key) ?? new ImageData(width, height);
+  images.set(key, image);
   image.pixels ??= new Uint32Array(image.data.buffer);
   image.pixels.fill(0);
   return image;
 }
 
-/**
- * `count` rows and columns of a head, from [row, column] on. A pixel is the strongest of factor × factor cells: a
- * thin diagonal must not fade because the picture is small.
- */
+/** `count` rows and columns of a head from [row, column] on; a pixel is the strongest of factor × factor cells,
+ *  since a thin diagonal must not fade because the picture is small. */
 export function paintWindow(pixels, maps, l, h, lut, [top, left], count, factor) {
   const bytes = maps.layers[l];
   const wide = Math.ceil(count / factor);
@@ -31,8 +28,7 @@ export function paintWindow(pixels, maps, l, h, lut, [top, left], count, factor)
     }
     if ((t - top) % factor === 0) best.fill(-1);
     for (let s = left; s < end; s++) {
-      const x = Math.floor((s - left) / factor);
-      const byte = bytes[start + s];
+      const [x, byte] = [Math.floor((s - left) / factor), bytes[start + s]];
       if (best[x] >= 0 && maps.strength(byte) <= maps.strength(best[x])) continue;
       best[x] = byte;
       pixels[out + x] = lut[byte];

@@ -1,7 +1,5 @@
-/**
- * Colours of weights: a few anchors of matplotlib's tables, joined by straight lines. Lightness rises evenly, so
- * they read the same to colour-blind eyes and in grey. "paper" and "change" begin at the page's own colour.
- */
+/** Colours of weights: anchors of matplotlib's tables, joined by straight lines. Lightness rises evenly, so that they
+ *  read the same to colour-blind eyes and in grey. "paper" and "change" begin at the page's own colour. */
 
 const ANCHORS = {
   viridis: "440154482173433e8538588c2d708e25858e1e9b8a2ab07f52c56986d549c2df23fde725",
@@ -32,14 +30,12 @@ export function shade(byte, top, curve, signed) {
 }
 
 const tables = new Map();
-
 /** What to paint for each byte: 256 pixels, as a canvas has them in memory. */
 export function table(name, dark, top, curve, signed) {
   const key = [name, dark, top, curve].join();
-  if (!tables.has(key)) {
-    if (tables.size > 2000) tables.clear();
-    const pixels = colours(name, dark).map(([r, g, b]) => (255 << 24) | (b << 16) | (g << 8) | r);
-    tables.set(key, Uint32Array.from({ length: 256 }, (_, byte) => pixels[shade(byte, top, curve, signed)]));
-  }
+  if (tables.has(key)) return tables.get(key);
+  if (tables.size > 2000) tables.clear();
+  const pixels = colours(name, dark).map(([r, g, b]) => (255 << 24) | (b << 16) | (g << 8) | r);
+  tables.set(key, Uint32Array.from({ length: 256 }, (_, byte) => pixels[shade(byte, top, curve, signed)]));
   return tables.get(key);
 }

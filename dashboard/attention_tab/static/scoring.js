@@ -1,17 +1,11 @@
 /** What heads are called. The scores are those of dashboard/heads.py; page.html says what each one means. */
 
-const PATTERNS = {
-  previous_token: "previous",
-  induction: "induction",
-  duplicate_token: "copies",
-  first_token: "first",
-  current_token: "itself",
-};
-const CLEAR = 0.5;
-
-/** The name of a score in words, and one short enough for below a map. */
+const PATTERNS = { previous_token: "previous", induction: "induction", duplicate_token: "copies",
+  first_token: "first", current_token: "itself" }; // and what to call them where there is little room
+const CLEAR = 0.5; // of a head's attention
 export const label = (name) => (name === "gain" ? "induction gain" : name.replaceAll("_", " "));
 export const short = (name) => PATTERNS[name] ?? label(name);
+export const nameOf = ([l, h]) => `L${l}H${h}`;
 
 /** The scores of a header, those that are patterns first. */
 export function scoresOf({ scores }) {
@@ -35,7 +29,6 @@ export function mostTelling(header) {
   return allHeads(header).sort((a, b) => rank(b) - rank(a))[0];
 }
 
-/** [layer, head] of every head. */
 export function allHeads({ layers, heads }) {
   return Array.from({ length: layers * heads }, (_, i) => [Math.floor(i / heads), i % heads]);
 }
@@ -47,6 +40,4 @@ export function ranking(matrix) {
 }
 
 /** The first step from which a score has stayed clear; undefined if it is not. */
-export function since(steps, values) {
-  return steps[values.findLastIndex((value) => !(value >= CLEAR)) + 1];
-}
+export const since = (steps, values) => steps[values.findLastIndex((value) => !(value >= CLEAR)) + 1];

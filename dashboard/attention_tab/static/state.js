@@ -1,32 +1,20 @@
 /** What the page shows, as one flat record that fits into an address. */
 
 export const DEFAULTS = {
-  view: "maps",
-  run: "",
-  tag: "",
-  step: -1, // -1 = the latest
-  layer: -1, // -1 = the head with the clearest pattern
-  head: -1,
+  view: "maps", run: "", tag: "", step: -1, // -1 = the latest
+  layer: -1, head: -1, // -1 = the head with the clearest pattern
   query: -1, // the token that looks; -1 = the last one, -2 = none
   key: -1, // the token looked at; -1 = none
   toward: "from", // a token of the text shows where it looks ("from") or who looks at it ("to")
   pins: "", // "1.3,2.0": layer.head
-  palette: "viridis",
-  curve: "sqrt",
-  range: "shared", // one colour scale for all heads, or one for "each"
-  order: "layer", // or the score that heads are ordered by
-  floor: 0, // the least score that is still shown
-  score: "previous_token", // over training
-  axis: "log",
+  palette: "viridis", curve: "sqrt", range: "shared", // one colour scale for all heads, or one for "each"
+  order: "layer", floor: 0, // or a score, and the least of it that is still shown
+  score: "previous_token", axis: "log", // over training
   against: "step:previous", // to compare with: "step:previous", "step:first", "step:50", "run:name"; | between
 };
 export const CHOICES = {
-  view: ["maps", "scores", "compare"],
-  toward: ["from", "to"],
-  palette: ["viridis", "cividis", "magma", "paper"],
-  curve: ["sqrt", "linear"],
-  range: ["shared", "each"],
-  axis: ["log", "linear"],
+  view: ["maps", "scores", "compare"], toward: ["from", "to"], axis: ["log", "linear"],
+  palette: ["viridis", "cividis", "magma", "paper"], curve: ["sqrt", "linear"], range: ["shared", "each"],
 };
 const PREFIX = "p.attention.";
 
@@ -77,6 +65,6 @@ export function parsePins(text, { layers, heads }) {
 
 /** The pins with one head more, or without it if it was there. */
 export function togglePin(text, l, h) {
-  const [name, pins] = [`${l}.${h}`, text ? text.split(",") : []];
+  const [name, pins] = [`${l}.${h}`, text.split(",").filter(Boolean)];
   return (pins.includes(name) ? pins.filter((one) => one !== name) : [...pins, name]).join(",");
 }

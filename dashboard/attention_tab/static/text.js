@@ -1,6 +1,5 @@
 /** The text, token by token: what a head makes of it, and how surprising each token was. */
-
-import { $, look, number, stamp, weight } from "./dom.js";
+import { $, fill, number, stamp, weight } from "./dom.js";
 
 export class Text {
   spans = [];
@@ -39,17 +38,17 @@ export class Text {
     this.spans.forEach((span, i) => {
       const [t, s] = query >= 0 ? [query, i] : [i, key];
       const seen = maps.has(l) && s >= 0 && maps.visible(t, s);
-      const alpha = seen ? Math.round(72 * Math.sqrt(maps.value(l, h, t, s))) : 0;
-      if (alpha !== span.alpha) span.style.backgroundColor = alpha ? `rgb(${look["accent-rgb"]} / ${alpha}%)` : "";
+      const alpha = seen ? 8 * Math.round(9 * Math.sqrt(maps.value(l, h, t, s))) : 0;
+      if (alpha !== span.alpha) span.style.backgroundColor = alpha ? `rgb(var(--accent-rgb) / ${alpha}%)` : "";
       span.alpha = alpha;
     });
     for (const [name, i] of [["query", query], ["key", key]]) {
       $(`#tokens .${name}`)?.classList.remove(name);
       this.spans[i]?.classList.add(name);
     }
-    const what = query >= 0 ? `Colour: where token ${query} looks, in L${l}H${h}. ` : `Colour: who looks at token ${key}, in L${l}H${h}. `;
-    const bars = maps.header.loss ? "Bar below a token: how surprised the model was by it." : "";
-    $("#legend").textContent = (query >= 0 || key >= 0 ? what : "") + bars;
+    const what = query >= 0 ? `where token ${query} looks` : key >= 0 ? `who looks at token ${key}` : "nothing";
+    const bars = maps.header.loss ? " Bar below a token: how surprised the model was by it." : "";
+    $("#legend").textContent = `Colour: ${what}, in L${l}H${h}.${bars}`;
   }
 }
 
@@ -57,25 +56,21 @@ export class Text {
 export function showTops(app) {
   const { query, key } = app.point;
   const row = topList(app, query, "looks at", (i) => [query, i]);
-  const column = topList(app, key, "is seen by", (i) => [i, key]);
-  $("#tops").replaceChildren(...row, ...column);
+  $("#tops").replaceChildren(...row, ...topList(app, key, "is seen by", (i) => [i, key]));
 }
 
 function topList({ maps, selected: [l, h] }, of, verb, cell) {
   if (of < 0 || !maps.has(l)) return [];
   const { tokens } = maps.header;
   const list = stamp("top");
-  $(".token", list).textContent = tokens[of];
-  $(".verb", list).textContent = ` ${of} ${verb}`;
-  const all = tokens.map((token, i) => ({ token, i, at: cell(i) })).filter(({ at }) => maps.visible(...at));
-  for (const one of all) one.p = maps.value(l, h, ...one.at);
-  for (const { token, i, at, p } of all.sort((a, b) => b.p - a.p).slice(0, 8)) {
+  fill(list, { token: tokens[of], verb: ` ${of} ${verb}` });
+  const all = tokens.map((_, i) => i).filter((i) => maps.visible(...cell(i)));
+  const ranked = all.map((i) => [maps.value(l, h, ...cell(i)), i]).sort(([a], [b]) => b - a);
+  for (const [p, i] of ranked.slice(0, 8)) {
     const row = stamp("entry");
-    $(".token", row).textContent = token;
-    $(".where", row).textContent = i;
-    $(".value", row).textContent = weight(p);
+    fill(row, { token: tokens[i], where: i, value: weight(p) });
     $(".bar", row).style.width = `${100 * p}%`;
-    row.dataset.do = `keep ${at.join(" ")}`;
+    row.dataset.do = `keep ${cell(i).join(" ")}`;
     $("ol", list).append(row);
   }
   return [list];
