@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import command
+from interchange.config import is_model_folder
 from model.config import between, choose
 from settings import Wrong
 
@@ -60,7 +61,6 @@ def say(line: str) -> None:
 
 def open_run(config: SampleConfig) -> tuple[Path, Path]:
     """The run and its checkpoint; by default the newest that has a sound one. Wrong where there is none."""
-    from interchange.config import is_model_folder
     from training.checkpoint import find
 
     if config.run not in (None, "latest"):
@@ -102,7 +102,6 @@ def open_model(config: SampleConfig, prompt: str, folder: Path) -> tuple[Any, An
     """The model, its tokenizer, the ids it begins with, and how it draws. ValueError where they do not fit
     each other, or the prompt has characters that the tokenizer does not know."""
     from data.tokenizer import Tokenizer
-    from interchange.config import is_model_folder
     from interchange.folder import read
     from model.generate import Sampling
     from model.weights import load

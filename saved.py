@@ -25,11 +25,14 @@ def over_saved(schema: type, values: dict[str, Any], typed: Iterable[str], group
         raise Wrong(f"{origins[0]}= and {origins[1]}= exclude each other")
     origin = origins[0]
     folder = newest_run(origin) if values[origin] == "latest" else Path(values[origin])
-    if origin == "init_from" and is_model_folder(folder):
-        return over_theirs(folder, values, typed)
-    if not (folder / "config.yaml").is_file():
+    if origin == "init_from" and is_model_folder(folder):  # of transformers; its context may be shortened
+        found = describe(folder, values["model.context_length"] if "model.context_length" in typed else None)
+        saved = flatten({"model": asdict(found.model), "position": asdict(found.position)})
+        typed = [key for key in typed if key != "model.context_length"]
+    elif not (folder / "config.yaml").is_file():
         raise Wrong(f"{origin}={folder}: holds no run of this project (no config.yaml there)")
-    saved = flatten(asdict(load_config(folder / "config.yaml", schema)))
+    else:
+        saved = flatten(asdict(load_config(folder / "config.yaml", schema)))
     for key in typed:
         refuse_settled(origin, folder, key, key in groups)
     new = {key: values[key] for key in typed if key in values} | {origin: str(folder)}
@@ -39,17 +42,6 @@ def over_saved(schema: type, values: dict[str, Any], typed: Iterable[str], group
         inherited = {key: value for key, value in saved.items() if key.startswith(INHERITED)}
         return values | inherited | new | {"tokenizer.path": str(folder / "tokenizer.json")}
     return saved | new
-
-
-def over_theirs(folder: Path, values: dict[str, Any], typed: Iterable[str]) -> dict[str, Any]:
-    """Flat values on top of what a model folder of transformers describes; its context may be shortened."""
-    for key in typed:
-        if key != "model.context_length":
-            refuse_settled("init_from", folder, key, False)
-    found = describe(folder, values["model.context_length"] if "model.context_length" in typed else None)
-    inherited = flatten({"model": asdict(found.model), "position": asdict(found.position)})
-    dropouts = {key: values[key] for key in DROPOUTS if key in typed}
-    return values | inherited | dropouts | {"tokenizer.path": str(folder / "tokenizer.json")}
 
 
 def newest_run(origin: str) -> Path:

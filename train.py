@@ -20,6 +20,7 @@ from typing import Any
 import command
 from dashboard.config import LogConfig
 from data.config import DataConfig, TokenizerConfig
+from interchange.config import is_model_folder
 from model.config import AttentionConfig, ModelConfig, PositionConfig, check_fit
 from settings import Wrong
 from training.config import LoopConfig, OptimizerConfig, ScheduleConfig
@@ -97,7 +98,6 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
 
     from data.batches import Batches, check_length
     from data.store import cache_folder, prepare
-    from interchange.config import is_model_folder
     from interchange.folder import read
     from model.gpt import GPT
     from model.noise import mix

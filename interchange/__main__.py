@@ -24,11 +24,8 @@ A tiny GPT of {parameters:,} parameters ({summary}).
 It was trained on {tokens:,} tokens of {data}, in {step:,} steps, to a validation loss of {loss} nats a token.
 
 ```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-model, tokenizer = (kind.from_pretrained("{name}") for kind in (AutoModelForCausalLM, AutoTokenizer))
-ids = tokenizer("The", return_tensors="pt").input_ids
-print(tokenizer.decode(model.generate(ids, max_new_tokens=100, do_sample=True, min_p=0.1)[0]))
+from transformers import pipeline
+print(pipeline("text-generation", model="{name}")("The", do_sample=True, min_p=0.1)[0]["generated_text"])
 ```
 
 What it writes from nothing (temperature 0.8, min_p 0.1):
@@ -45,9 +42,8 @@ def export(run: Path, folder: Path) -> None:
     folder.mkdir(parents=True)
     end = tokenizer.end_of_text
     token = None if end is None else tokenizer.wrapped.id_to_token(end)
-    known = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
-    known |= dict.fromkeys(("bos_token", "eos_token", "pad_token"), token)
-    known["model_max_length"] = model.config.context_length
+    known = dict.fromkeys(("bos_token", "eos_token", "pad_token"), token)
+    known |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": model.config.context_length}
     tokenizer.save(folder / "tokenizer.json")
     (folder / "tokenizer_config.json").write_text(json.dumps(known, indent=2), encoding="utf-8")
     write(model, folder, end)
@@ -62,10 +58,9 @@ def export(run: Path, folder: Path) -> None:
 
 
 def main(words: list[str]) -> int:
-    if len(words) != 3 or words[0] != "export":
-        print(__doc__, file=sys.stderr)
-        return 2
     try:
+        if len(words) != 3 or words[0] != "export":
+            raise ValueError(__doc__)
         export(*map(Path, words[1:]))
     except (ValueError, OSError) as error:
         print(f"interchange: {error}", file=sys.stderr)

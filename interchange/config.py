@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interchange.families import ACTIVATIONS, FAMILIES, Family
-from model.config import ModelConfig, PositionConfig, between
+from model.config import ModelConfig, PositionConfig, between, choose
 
-PICKLED = "pickled weights run whatever they say; of a model that you trust, transformers' save_pretrained"
-PICKLED += " writes safetensors"
+PICKLED = "pickled weights run what they will; if you trust them, save_pretrained makes safetensors of them"
 
 class Described(NamedTuple):
     """A model of theirs in our words; `kv_heads` heads have keys and values of their own."""
@@ -61,9 +60,8 @@ def describe(folder: Path, context_length: int | None = None) -> Described:
 
 
 def from_theirs(given: dict, context_length: int | None) -> Described:
-    family = FAMILIES.get(str(given.get("model_type")))
-    if family is None:
-        raise ValueError(f"model_type={given.get('model_type')}: not one of {' '.join(FAMILIES)}")
+    choose("model_type", given.get("model_type"), tuple(FAMILIES))
+    family = FAMILIES[given["model_type"]]
     values = {"vocab_size": 0, **family.defaults, **given}
     for key, only in (family.fixed | {"quantization_config": None, "partial_rotary_factor": None}).items():
         if values.get(key, only) != only:
@@ -84,8 +82,8 @@ def from_theirs(given: dict, context_length: int | None) -> Described:
     if kv_heads < 1 or ours.n_heads % kv_heads:
         raise ValueError(f"num_key_value_heads={kv_heads} does not divide {ours.n_heads} heads")
     between("vocab_size", values["vocab_size"], 1, 2**24)
-    theta = rope_theta(values) if position == "rope" else None
-    return Described(family, values["vocab_size"], kv_heads, ours, PositionConfig(position, theta))
+    place = PositionConfig(position, rope_theta(values) if position == "rope" else None)
+    return Described(family, values["vocab_size"], kv_heads, ours, place)
 
 
 def rope_theta(values: dict) -> float:

@@ -47,7 +47,6 @@ def halves_swapped(name: str, tensor: Any, d_head: int) -> Any:
     return tensor.reshape(-1, 2, d_head // 2, tensor.size(-1)).flip(1).reshape(tensor.shape)
 
 
-ROPE = {"position.name": ("rope",), "model.norm": ("rmsnorm",)}
 PLAIN = {
     "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads", "d_model": "hidden_size",
     "d_head": "head_dim", "d_ff": "intermediate_size", "context_length": "max_position_embeddings",
@@ -55,19 +54,18 @@ PLAIN = {
 }
 LLAMA = Family(
     "llama", "LlamaForCausalLM",
-    needs=ROPE | {"model.mlp": ("swiglu",), "model.qk_norm": (False,)},
-    form={"norm_weight": True, "embed_norm": False},
-    fixed={},
+    needs={"position.name": ("rope",), "model.norm": ("rmsnorm",), "model.mlp": ("swiglu",)}
+    | {"model.qk_norm": (False,)},
+    form={"norm_weight": True, "embed_norm": False}, fixed={},
     defaults={"rms_norm_eps": 1e-6, "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False},
-    settings=PLAIN | {"bias": "attention_bias mlp_bias"},
-    layers="model.layers",
+    settings=PLAIN | {"bias": "attention_bias mlp_bias"}, layers="model.layers",
     modules={
         "embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head",
         "attention_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm",
         "attention.qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
         "attention.q_norm": "self_attn.q_norm", "attention.k_norm": "self_attn.k_norm",
-        "attention.out": "self_attn.o_proj", "mlp.gate_up": "mlp.gate_proj mlp.up_proj",
-        "mlp.down": "mlp.down_proj",
+        "attention.out": "self_attn.o_proj",
+        "mlp.gate_up": "mlp.gate_proj mlp.up_proj", "mlp.down": "mlp.down_proj",
     },
 )
 QWEN3 = replace(
@@ -87,21 +85,18 @@ GPT2 = Family(
     "gpt2", "GPT2LMHeadModel",
     needs={"position.name": ("learned",), "model.norm": ("layernorm",), "model.qk_norm": (False,)}
     | {"model.mlp": ("gelu_tanh", "gelu", "relu2"), "model.embed_norm": (False,)},
-    form={"norm_weight": True, "bias": True},
-    fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
-    | {"add_cross_attention": False},
+    form={"norm_weight": True, "bias": True}, layers="transformer.h", turn=transposed,
+    fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
     defaults={"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True},
     settings={
         "n_layers": "n_layer", "n_heads": "n_head", "d_model": "n_embd", "d_ff": "n_inner",
         "context_length": "n_positions", "norm_eps": "layer_norm_epsilon",
         "tie_embeddings": "tie_word_embeddings", "mlp": "activation_function",
     },
-    layers="transformer.h",
     modules={
         "embed": "transformer.wte", "position": "transformer.wpe", "norm": "transformer.ln_f",
         "head": "lm_head", "attention_norm": "ln_1", "mlp_norm": "ln_2", "attention.qkv": "attn.c_attn",
         "attention.out": "attn.c_proj", "mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj",
     },
-    turn=transposed,
 )
 FAMILIES = {family.model_type: family for family in (QWEN3, LLAMA, NANOCHAT, GPT2)}

@@ -10,7 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from interchange.config import ACTIVATIONS, Described, Family, describe, home, weight_files
+from interchange.config import ACTIVATIONS, Described, describe, home, weight_files
+from model.config import between
 from model.gpt import GPT
 from model.weights import Undrawn
 
@@ -24,7 +25,7 @@ def empty(*described) -> GPT:
         return GPT(*described)
 
 
-def write(model: GPT, folder: Path, end: int | None) -> Family:
+def write(model: GPT, folder: Path, end: int | None) -> None:
     """Model and settings, for `AutoModelForCausalLM.from_pretrained`; `end` is the token that ends a text.
     ValueError, before anything is written, for a model that has no home."""
     family, position, ours = home(model.describe()), model.parts[0], model.config
@@ -46,11 +47,9 @@ def write(model: GPT, folder: Path, end: int | None) -> Family:
     theirs[family.settings["mlp"]] = next(name for name, ours in ACTIVATIONS.items() if ours == config.mlp)
     if position.name == "rope":
         theirs |= {"num_key_value_heads": config.n_heads, "rope_theta": position.theta}
-    tokens = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), end)
+    theirs |= dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), end)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    for name, values in (("config.json", theirs | tokens), ("generation_config.json", tokens)):
-        (folder / name).write_text(json.dumps(values, indent=2), encoding="utf-8")
-    return family
+    (folder / "config.json").write_text(json.dumps(theirs, indent=2), encoding="utf-8")
 
 
 def read(
@@ -61,24 +60,19 @@ def read(
     vocabulary if asked. ValueError where files and settings do not fit each other."""
     found = describe(folder)
     config, position, V = found.model, found.position, vocab_size or found.vocab_size
-    if found.vocab_size < V:
-        raise ValueError(f"{folder}: tokenizer.json has {V} tokens, the model {found.vocab_size}")
     try:
+        between("tokens in tokenizer.json", V, 1, found.vocab_size)
         theirs = stored(found, weight_files(folder))
         wanted = empty(found.vocab_size, config, position).state_dict()
-        state = {name: gathered(found, theirs, name, shape.shape) for name, shape in wanted.items()}
+        cuts = {"embed.weight": V, "head.weight": V, "position.table": context_length}
+        state = {name: gathered(found, theirs, name, t.shape)[: cuts.get(name)] for name, t in wanted.items()}
         if theirs:
             raise ValueError(f"{min(theirs)} has no place in this model")
     except (ValueError, TypeError, OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{folder}: {error}") from error
     config = replace(config, context_length=min(context_length or 2**62, config.context_length))
-    for name, rows in {"embed.weight": V, "head.weight": V, "position.table": config.context_length}.items():
-        if name in state:
-            state[name] = state[name][:rows].clone()
     model = empty(V, config, position)
     model.load_state_dict(state, assign=True)
-    if missing := found.vocab_size - V:
-        say(f"weights  {missing} of {found.vocab_size} rows have no token and are left out")
     if (times := config.n_heads // found.kv_heads) > 1:
         say(f"weights  {times} heads share each key and value; here each has a copy: {times}× the cache")
     return model.eval()
@@ -98,13 +92,13 @@ def gathered(found: Described, theirs: dict[str, Tensor], name: str, shape: torc
     """One of our parameters, put together from what is taken out of theirs. The keys and values of
     grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245) are repeated for every head."""
     parts, D, names = [], found.model.d_head, found.family.names(name)
+    times = found.model.n_heads // found.kv_heads
     for their in names:
         tensor = theirs.pop(their, None)
         if tensor is None or tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
             raise ValueError(f"{their} is in no file" if tensor is None else f"{their} is of {tensor.dtype}")
         part = found.family.turn(their, tensor.float(), D)
         if their.endswith(SHARED):
-            times = found.model.n_heads // found.kv_heads
             part = part.unflatten(0, (-1, D)).repeat_interleave(times, 0).flatten(0, 1)
         if [len(names) * len(part), *part.shape[1:]] != list(shape):
             raise ValueError(f"{their} is {list(tensor.shape)}, which does not fit config.json")

@@ -115,7 +115,7 @@ def test_many_files_half_precision_and_older_names(name, tmp_path):
 def test_shared_keys_and_values_are_told_and_cuts_change_nothing_within(tmp_path):
     lines, theirs = [], made("qwen3", tmp_path)
     ours = read(tmp_path, lines.append, context_length=9, vocab_size=60)
-    assert "2 heads share each key and value" in lines[1] and "7 of 67 rows" in lines[0]
+    assert "2 heads share each key and value" in lines[0]
     assert (ours.config.context_length, ours.vocab_size) == (9, 60)
     ids = tokens(9, 60)
     with torch.no_grad():
@@ -130,7 +130,7 @@ def test_a_model_of_ours_says_the_same_there(name, tmp_path):
     shape = {"n_layers": 2, "n_heads": 4, "d_model": 24, "context_length": 40, "d_ff": 36}
     ours = GPT(67, ModelConfig(**shape | changed), PositionConfig(position))
     redraw(ours, std=0.2).eval()
-    assert write(ours, tmp_path, 0).model_type == family
+    write(ours, tmp_path, 0)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     config = theirs.config
     assert (config.model_type, config.max_position_embeddings, config.bos_token_id) == (family, 40, 0)
@@ -250,7 +250,7 @@ def test_pickles_and_code_are_left_alone(tmp_path):
     assert apart(read(tmp_path), theirs, tokens(20)) < 1e-4
     assert "evil" not in sys.modules
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
-    with pytest.raises(ValueError, match=r"pickled(.|\n)*save_pretrained"):
+    with pytest.raises(ValueError, match=r"pickled.*save_pretrained"):
         read(tmp_path)
     (tmp_path / "pytorch_model.bin").unlink()
     with pytest.raises(ValueError, match=r"there is no model\.safetensors"):
