@@ -51,8 +51,8 @@ def export(run: Path, folder: Path) -> None:
     text = tokenizer.decode([int(id) for id in drawn if int(id) != end])
     card = CARD.format(
         parameters=sum(p.numel() for p in model.parameters()), summary=summary(config), tokens=state.tokens,
-        data=config.data.name or config.data.source, step=state.step, loss=state.best_val_loss,
-        name=folder.name,
+        data=config.data.name or config.data.source, step=state.step,
+        name=folder.name, loss=f"{state.best_val_loss or float('nan'):.4f}",
     )
     (folder / "README.md").write_text(card + indent(text, "    ", lambda line: True) + "\n", encoding="utf-8")
 
