@@ -8,7 +8,6 @@ from textwrap import indent
 import torch
 
 from data.tokenizer import Tokenizer
-from interchange.config import home
 from interchange.folder import write
 from model.generate import Sampling, generate
 from model.weights import load
@@ -16,21 +15,7 @@ from settings import load_config
 from train import TrainConfig, summary
 from training.checkpoint import find, read_state
 
-CARD = """---
-library_name: transformers
-pipeline_tag: text-generation
----
-A tiny GPT of {parameters:,} parameters ({summary}).
-It was trained on {tokens:,} tokens of {data}, in {step:,} steps, to a validation loss of {loss} nats a token.
-
-```python
-from transformers import pipeline
-print(pipeline("text-generation", model="{name}")("The", do_sample=True, min_p=0.1)[0]["generated_text"])
-```
-
-What it writes from nothing (temperature 0.8, min_p 0.1):
-
-"""
+CARD = Path(__file__).with_name("card.md")  # what the folder says of itself
 
 
 def export(run: Path, folder: Path) -> None:
@@ -38,23 +23,21 @@ def export(run: Path, folder: Path) -> None:
     checkpoint, tokenizer = find(run, "best"), Tokenizer.load(run / "tokenizer.json")
     config, model = load_config(run / "config.yaml", TrainConfig), load(checkpoint)
     state = read_state(checkpoint)
-    home(model.describe())  # or there is nothing to write
-    folder.mkdir(parents=True)
     end = tokenizer.end_of_text
+    write(model, folder, end)
     token = None if end is None else tokenizer.wrapped.id_to_token(end)
     known = dict.fromkeys(("bos_token", "eos_token", "pad_token"), token)
     known |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": model.config.context_length}
     tokenizer.save(folder / "tokenizer.json")
     (folder / "tokenizer_config.json").write_text(json.dumps(known, indent=2), encoding="utf-8")
-    write(model, folder, end)
     drawn = generate(model, torch.tensor([[state.start]]), 100, Sampling(0.8, min_p=0.1), seed=1, end=end)
     text = tokenizer.decode([int(id) for id in drawn if int(id) != end])
-    card = CARD.format(
+    card = CARD.read_text(encoding="utf-8").format(
         parameters=sum(p.numel() for p in model.parameters()), summary=summary(config), tokens=state.tokens,
-        data=config.data.name or config.data.source, step=state.step,
-        name=folder.name, loss=f"{state.best_val_loss or float('nan'):.4f}",
+        data=config.data.name or config.data.source, step=state.step, name=folder.name,
+        loss=state.best_val_loss or float("nan"), sample=indent(text.strip(), "    ", lambda line: True),
     )
-    (folder / "README.md").write_text(card + indent(text, "    ", lambda line: True) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 def main(words: list[str]) -> int:

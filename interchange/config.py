@@ -91,9 +91,8 @@ def rope_theta(values: dict) -> float:
     theta = values.get("rope_theta", 10_000.0)
     for key in ("rope_parameters", "rope_scaling"):
         rope = values.get(key) or {}
-        kinds = {rope.get("rope_type", "default"), rope.get("type", "default")}
-        if kinds != {"default"} or rope.keys() - {"rope_type", "type", "rope_theta"}:
-            raise ValueError(f"{key}={json.dumps(rope)}: only rotations without scaling have a place here")
+        if scaled := {k: v for k, v in rope.items() if k != "rope_theta" and v != "default"}:
+            raise ValueError(f"{key}={json.dumps(scaled)}: only rotations without scaling have a place here")
         theta = rope.get("rope_theta", theta)
     return float(theta)
 
@@ -104,11 +103,11 @@ def home(described: dict) -> Family:
     flat = {f"model.{key}": value for key, value in described["model"].items()}
     flat["position.name"] = described["position"]["name"]
     C, H, D = (flat[f"model.{key}"] for key in ("d_model", "n_heads", "d_head"))
-    obstacles = {}
-    for name, family in FAMILIES.items():
-        obstacles[name] = [key for key, can in family.needs.items() if flat[key] not in can]
-        if (name == "gpt2" and H * D != C) or (name == "llama" and C % H):  # transformers refuses both
-            obstacles[name].append("model.d_head")
+    obstacles = {
+        name: [k for k, can in f.needs.items() if flat[k] not in can] for name, f in FAMILIES.items()
+    }
+    obstacles["gpt2"] += ["model.d_head"] * (H * D != C)  # transformers refuses both
+    obstacles["llama"] += ["model.d_head"] * (C % H > 0)
     nearest = min(obstacles, key=lambda name: len(obstacles[name]))
     if obstacles[nearest]:
         but = " ".join(f"{key}={str(flat[key]).lower()}" for key in obstacles[nearest])

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-# Their names for the MLP's function: ours
-ACTIVATIONS = {"silu": "swiglu", "relu2": "relu2", "gelu": "gelu", "gelu_new": "gelu_tanh"}
-ACTIVATIONS |= {"gelu_pytorch_tanh": "gelu_tanh"}
+ACTIVATIONS = {"silu": "swiglu", "relu2": "relu2", "gelu": "gelu"}  # theirs: ours
+ACTIVATIONS |= {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from model.gpt import GPT
 from model.weights import Undrawn
 
 BUFFERS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")  # tables that older files carry along
-SHARED = ("k_proj.weight", "v_proj.weight", "k_proj.bias", "v_proj.bias")
 
 
 def empty(*described) -> GPT:
@@ -26,14 +25,15 @@ def empty(*described) -> GPT:
 
 
 def write(model: GPT, folder: Path, end: int | None) -> None:
-    """Model and settings, for `AutoModelForCausalLM.from_pretrained`; `end` is the token that ends a text.
-    ValueError, before anything is written, for a model that has no home."""
+    """A new folder for `AutoModelForCausalLM.from_pretrained`; `end` is the token that ends a text.
+    ValueError, before it is made, for a model that has no home."""
     family, position, ours = home(model.describe()), model.parts[0], model.config
     config, state = replace(ours, **family.form), model.state_dict()
     if ours.embed_norm and not config.embed_norm:  # the rows of a table, normed, are another table
         state["head.weight"] = state.get("head.weight", state["embed.weight"])
         state["embed.weight"] = model.embed_norm(model.embed.weight).detach()
         config = replace(config, tie_embeddings=False)
+    folder.mkdir(parents=True)
     weights = {}
     for name, shape in empty(model.vocab_size, config, position).state_dict().items():
         absent = torch.ones if name.endswith(".weight") else torch.zeros  # a gain, or a bias
@@ -98,7 +98,7 @@ def gathered(found: Described, theirs: dict[str, Tensor], name: str, shape: torc
         if tensor is None or tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
             raise ValueError(f"{their} is in no file" if tensor is None else f"{their} is of {tensor.dtype}")
         part = found.family.turn(their, tensor.float(), D)
-        if their.endswith(SHARED):
+        if their.rpartition(".")[0].endswith(("k_proj", "v_proj")):
             part = part.unflatten(0, (-1, D)).repeat_interleave(times, 0).flatten(0, 1)
         if [len(names) * len(part), *part.shape[1:]] != list(shape):
             raise ValueError(f"{their} is {list(tensor.shape)}, which does not fit config.json")

@@ -130,6 +130,7 @@ def test_a_model_of_ours_says_the_same_there(name, tmp_path):
     shape = {"n_layers": 2, "n_heads": 4, "d_model": 24, "context_length": 40, "d_ff": 36}
     ours = GPT(67, ModelConfig(**shape | changed), PositionConfig(position))
     redraw(ours, std=0.2).eval()
+    tmp_path /= "new"
     write(ours, tmp_path, 0)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     config = theirs.config
@@ -160,8 +161,8 @@ def test_a_model_without_a_home_is_refused_by_its_settings(position, changed, an
     with pytest.raises(ValueError, match=answer):
         home(model.describe())
     with pytest.raises(ValueError, match=answer):
-        write(model, tmp_path, None)
-    assert list(tmp_path.iterdir()) == []
+        write(model, tmp_path / "new", None)
+    assert not (tmp_path / "new").exists()
 
 
 # Refusals ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -306,7 +307,9 @@ def test_a_run_goes_out_with_tokenizer_and_card(place, monkeypatch, capsys):
     assert ends(sample.PROGRAM, sample.main, *words) == 0
     assert capsys.readouterr().out == tokenizer.decode(theirs[0]) + "\n"
     card = Path("there/README.md").read_text(encoding="utf-8")
-    assert "tokens of file, in 6 steps" in card and str(place) not in card and "runs" not in card
+    loss = json.loads(Path("runs/own/metrics.jsonl").read_text().splitlines()[-1])["val/loss"]
+    assert f"tokens of file, in 6 steps, to a validation loss of {loss:.4f} nats" in card
+    assert str(place) not in card and "runs" not in card
     assert interchange.main(["export", "runs/own", "there"]) == 2 == interchange.main(["export"])
     assert "File exists" in capsys.readouterr().err
 
