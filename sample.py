@@ -8,6 +8,7 @@
 """
 
 import sys
+import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,11 +128,9 @@ def compiled_twin(config: SampleConfig, model) -> Any:
     from training import compiled, products
 
     library = products.choose(model)
-    if config.compile == "auto":
-        pays = config.cache and compiled.repays(model, config.num_samples, config.max_new_tokens)
-    else:
-        pays = config.compile == "true"
-    if not pays:
+    if not config.cache or config.compile == "false":
+        return None
+    if config.compile == "auto" and not compiled.repays(model, config.num_samples, config.max_new_tokens):
         return None
     from data.store import cache_folder
 
@@ -206,10 +205,17 @@ def keep_maps(run: Path, model, tokenizer, ids: list[int]) -> None:
 
 def main(config: SampleConfig) -> int:
     prompt = read_prompt(config)
+    warnings.showwarning = lambda message, *rest: say(f"{message}")
     try:
         run, folder = open_run(config)
+        try:
+            opened = open_model(config, prompt, folder)
+        except ValueError:
+            if folder.exists():
+                raise
+            run, folder = open_run(config)  # the one before was pruned meanwhile, by the training
+            opened = open_model(config, prompt, folder)
         say(f"{folder}")
-        opened = open_model(config, prompt, folder)
         file = open(config.out, "w", encoding="utf-8", newline="") if config.out else None  # noqa: SIM115
     except ValueError as error:
         raise Wrong(str(error)) from error

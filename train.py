@@ -136,7 +136,11 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
         cuts = {"context_length": config.model.context_length, "vocab_size": model.vocab_size}
         model.load_state_dict(read(Path(config.init_from), say, **cuts).state_dict())
     elif config.init_from:
-        model.load_state_dict(load(checkpoint.find(Path(config.init_from), "best", say)).state_dict())
+        weights = load(checkpoint.find(Path(config.init_from), "best", say)).state_dict()
+        try:
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            raise Wrong(f"init_from={config.init_from}: its weights do not fit its settings") from error
     model = model.to(loop.device)
     optimizers = make_optimizers(model, config.optimizer)
     say(f"model    {sum(p.numel() for p in model.parameters()):,} parameters: {summary(config)}")
@@ -184,7 +188,7 @@ def train(config: TrainConfig, words: Sequence[str] = (), say: Callable[[str], N
 
     Wrong, before anything is created, for settings that cannot work; Failed when the run breaks off.
     """
-    from training.distributed import join
+    from training.distributed import another_died, join
     from training.folder import take_lock
     from training.speed import resolve
     from training.stopping import Interrupted, ended
@@ -201,6 +205,10 @@ def train(config: TrainConfig, words: Sequence[str] = (), say: Callable[[str], N
                 stack.enter_context(take_lock(parts.folder))
         except ValueError as error:
             raise Wrong(str(error)) from error
+        except RuntimeError as error:
+            if not another_died(error):
+                raise
+            raise Failed("another process of this run has ended") from error
         state, loop = parts.state, parts.config.train
         if not (config.resume and (why := ended(loop, state, 0.0))):
             return run(parts, words, interrupted, say)
@@ -219,7 +227,10 @@ def run(parts: Parts, words: Sequence[str], interrupted, say: Callable[[str], No
     try:
         why, sample = steps(parts, words, interrupted, say)
     except (NotFinite, OSError) as error:
-        raise Failed(f"{error}; {checkpoint.last_good(parts.folder)}") from error
+        last = checkpoint.last_good(parts.folder)
+        if not checkpoint.steps(parts.folder) and parts.world.first:
+            shutil.rmtree(parts.folder)  # nothing to go on from
+        raise Failed(f"{error}; {last}") from error
     except RuntimeError as error:
         if not another_died(error):
             raise

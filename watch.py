@@ -8,6 +8,7 @@
     checkpoint_every   everything it takes to go on
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from settings import save_config
 from training import checkpoint, speed
 from training.distributed import World
 from training.evaluate import bits_per_byte, evaluate
+from training.step import NotFinite
 from training.stopping import State
 
 PROBE_TOKENS = 128
@@ -97,6 +99,8 @@ class Companion:
         model.eval()
         nats = evaluate(model, windows, device=train.device, dtype=train.dtype, world=self.world)
         model.train(training)  # whoever looks on is in eval mode still
+        if not math.isfinite(nats):
+            raise NotFinite(f"step {state.step}: val loss {nats}")
         return state.evaluated(nats)
 
 

@@ -19,8 +19,8 @@ from model.noise import mix
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is drawn. None (or 0 for top_k, 1 for the penalty) switches a step off."""
-    temperature: float = 1.0  # 0 = always the likeliest
+    """How the next token is drawn. None or 0 (1 for the penalty) switches a step off."""
+    temperature: float = 1.0  # 0 (or nearer to it than float32 can tell) = always the likeliest
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
@@ -72,9 +72,9 @@ def choose_next(logits: Tensor, seen: Tensor | None, uniform: Tensor, sampling: 
     """The next id (B,) from logits (B, V); `seen` (B, V) is needed for a penalty alone."""
     if sampling.repetition_penalty != 1:
         logits = penalise(logits, seen, sampling.repetition_penalty)
-    if sampling.temperature == 0:
+    if sampling.temperature < 1e-30:
         return draw(logits, None)
-    logits = logits / sampling.temperature
+    logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature  # no overflow upwards
     filters = (keep_top_k, sampling.top_k), (keep_top_p, sampling.top_p), (keep_min_p, sampling.min_p)
     for keep, setting in filters:
         logits = keep(logits, setting) if setting else logits

@@ -18,8 +18,12 @@ import command
 import sample
 import train
 from data.batches import Batches
+from model.config import ModelConfig, PositionConfig
+from model.gpt import GPT
 from model.position import ENCODINGS
 from training import checkpoint
+from training.step import NotFinite
+from training.stopping import State
 
 TEXT = "".join(f"The {n} small cats saw {n * n} mice, and sat on mat {n % 7}.\n" for n in range(120))
 THREADS = torch.get_num_threads()
@@ -189,11 +193,12 @@ def test_a_compiled_run_in_pieces_is_the_run_in_one_go(here, monkeypatch):
 def test_sigterm_ends_a_sweep_as_its_job_saved(here):
     program = [sys.executable, str(Path(train.__file__)), "-m", "data=file", "data.path=text.txt", *SMALL]
     words = ["train.max_steps=100000", "train.compile=false", "train.seed=1,2", "train.keep=1"]
-    sweep = subprocess.Popen([*program, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+    sweep = subprocess.Popen([*program, *words], **both)
     while not any(path.name > "step-00000003" for path in Path("runs").glob("*/checkpoints/step-*")):
         assert sweep.poll() is None
         time.sleep(0.1)
-    sweep.terminate()
+    os.killpg(sweep.pid, signal.SIGTERM)  # the job gets two: from us, and from the sweep
     out = sweep.communicate(timeout=60)[0]
     assert sweep.returncode == 130 and out.count("go on    python train.py resume=runs/") == 1
     assert len(list(Path("runs").iterdir())) == 1
@@ -223,6 +228,23 @@ def test_a_loss_that_is_not_finite_ends_with_1_and_names_the_last_good_checkpoin
     code = ends(train.PROGRAM, train.main, "data=file", "data.path=text.txt", *SMALL, "run_dir=out")
     error = capsys.readouterr().err
     assert code == 1 and "step 2: loss" in error and "out/checkpoints/step-00000000" in error
+
+
+def test_a_val_loss_or_weights_that_are_no_numbers_are_never_best_nor_saved(here, capsys, monkeypatch):
+    words = ["data=file", "data.path=text.txt", *SMALL, "train.eval_every=1", "train.checkpoint_every=1"]
+    huge = ["optimizer.lr=1e30", "optimizer.matrix_lr=1e30", "schedule.warmup_steps=0"]
+    assert ends(train.PROGRAM, train.main, *words, *huge, "run_dir=out") == 1
+    assert "step 1: val loss nan; the last good checkpoint is out/checkpoints/step-00000000" in (
+        capsys.readouterr().err
+    )
+    state = State()
+    assert [state.evaluated(loss) for loss in (2.0, float("nan"), 9.0)] == [True, False, False]
+    assert state.best_val_loss == 2.0
+    model = GPT(20, ModelConfig(n_layers=1, n_heads=1, d_model=4), PositionConfig())
+    model.embed.weight.data[3] = float("nan")
+    with pytest.raises(NotFinite, match="no longer finite"):
+        checkpoint.save(here / "out2", model, [], State())
+    assert not (here / "out2").exists()
 
 
 def test_new_weights_from_an_old_run(here):

@@ -24,6 +24,7 @@ from torch import Tensor
 from model import weights
 from model.gpt import GPT
 from training.optimizer import Muon
+from training.step import NotFinite
 from training.stopping import State
 
 MEMORY = {Muon: ("momentum",), torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq")}
@@ -60,8 +61,10 @@ def folder_of(run: Path, step: int) -> Path:
 
 
 def save(run: Path, model: GPT, optimizers: list[torch.optim.Optimizer], state: State) -> Path:
-    """Write the checkpoint of state.step and let `last` name it. OSError when the disk is full; what was
-    saved before is untouched then."""
+    """Write the checkpoint of state.step and let `last` name it. OSError when the disk is full, NotFinite
+    for weights that are no longer numbers; what was saved before is untouched then."""
+    if odd := [name for name, weight in model.named_parameters() if not weight.isfinite().all()]:
+        raise NotFinite(f"step {state.step}: {odd[0]} is no longer finite")
     target = folder_of(run, state.step)
     beside = target.with_name(f".{target.name}.tmp")
     if target.exists() and fault(target):  # a damaged one, that a resumed run has come to again
@@ -194,6 +197,8 @@ def restore(folder: Path, model: GPT, optimizers: list[torch.optim.Optimizer]) -
         parameter = parameters.get(name)
         if parameter is None or key not in MEMORY[type(owner[parameter])]:
             raise ValueError(f"{folder}: {full_name} is no memory of this optimizer")
+        if key != "step" and tensor.shape != parameter.shape:
+            raise ValueError(f"{folder}: {full_name} is {tuple(tensor.shape)}, not {tuple(parameter.shape)}")
         owner[parameter].state[parameter][key] = tensor.to(parameter.device)
     return read_state(folder)
 

@@ -31,7 +31,7 @@ class Compiled(nn.Module):
             return self.model(*arguments, **keywords)
         try:
             return self.twin[0](*arguments, **keywords)
-        except torch._dynamo.exc.TorchDynamoException as error:
+        except (torch._dynamo.exc.TorchDynamoException, OSError) as error:  # OSError: no place for the cache
             self.twin.clear()
             self.say(f"not compiled, and slower for it: {' '.join(str(error).split()[:30])}")
             return self.model(*arguments, **keywords)

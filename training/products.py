@@ -17,10 +17,12 @@ LARGE = 2**17  # numbers in a matrix, from which even a single row is multiplied
 KERNELS = torch.library.Library("aten", "IMPL")  # lives as long as the process, and so do the kernels in it
 
 
-def worth_it(rows: int, matrix: Tensor) -> bool:
-    """Whether oneDNN, and the detour to it, takes less time than MKL for so many rows × this matrix."""
-    size = matrix.size(-2) * matrix.size(-1)
-    return matrix.dtype == torch.float32 and rows > 0 and (size >= LARGE or rows * size >= 8 * LARGE)
+def worth_it(a: Tensor, b: Tensor) -> bool:
+    """Whether oneDNN, and the detour to it, takes less time than MKL for (…, M, K) (…, K, N); what it cannot
+    have, or what is wrong, is left to PyTorch and its messages."""
+    rows, size = a.size(-2) if a.dim() > 1 else 0, b.numel() // (len(b) if b.dim() == 3 else 1)
+    fits = a.dim() == b.dim() and a.dtype == b.dtype == torch.float32 and a.size(-1) == b.size(-2)
+    return rows > 0 and fits and (size >= LARGE or rows * size >= 8 * LARGE)
 
 
 def onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -28,33 +30,34 @@ def onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(a, b.t(), bias, "none", [], "")
 
 
+def mkl(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    """a b as PyTorch computes it: addmm, whose kernel is still there, with beta = 0."""
+    out = a.new_empty(0) if out is None else out
+    return torch.ops.aten.addmm.out(a.new_zeros(()), a, b, beta=0, out=out)
+
+
 def mm(a: Tensor, b: Tensor) -> Tensor:
-    if worth_it(a.size(0), b):
-        return onednn(a, b)
-    out = a.new_empty(a.size(0), b.size(1))
-    return torch.ops.aten.addmm.out(out, a, b, beta=0, out=out)  # MKL's; with beta = 0 `out` is not read
+    return onednn(a, b) if a.dim() == 2 and worth_it(a, b) else mkl(a, b)
 
 
 def mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
-    if worth_it(a.size(0), b):
+    if a.dim() == 2 and worth_it(a, b) and out.dtype == a.dtype and out.shape == (len(a), b.size(1)):
         return out.copy_(onednn(a, b))
-    return torch.ops.aten.addmm.out(out, a, b, beta=0, out=out)
+    return mkl(a, b, out)
 
 
 def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    if beta == alpha == 1 and bias.dim() == 1 and len(bias) == b.size(1) and worth_it(a.size(0), b):
+    plain = beta == alpha == 1 and bias.shape == b.shape[1:] and bias.is_contiguous()
+    if plain and bias.dtype == a.dtype and a.dim() == 2 and worth_it(a, b):
         return onednn(a, b, bias)
-    out = a.new_empty(a.size(0), b.size(1))
-    return torch.ops.aten.addmm.out(bias, a, b, beta=beta, alpha=alpha, out=out)
+    return torch.ops.aten.addmm.out(bias, a, b, beta=beta, alpha=alpha, out=a.new_empty(0))
 
 
 def bmm(a: Tensor, b: Tensor) -> Tensor:
-    out = a.new_empty(len(a), a.size(1), b.size(2))
-    if b.size(1) * b.size(2) < LARGE or not worth_it(a.size(1), b):
-        return torch.ops.aten.bmm.out(a, b, out=out)
-    for product, left, right in zip(out, a, b, strict=True):
-        product.copy_(onednn(left, right))
-    return out
+    large = a.dim() == b.dim() == 3 and len(a) == len(b) and b.size(1) * b.size(2) >= LARGE
+    if not (large and worth_it(a, b)):
+        return torch.ops.aten.bmm.out(a, b, out=a.new_empty(0))
+    return torch.stack([onednn(left, right) for left, right in zip(a, b, strict=True)])
 
 
 @functools.cache

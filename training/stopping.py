@@ -45,7 +45,7 @@ class State:
     def evaluated(self, val_loss: float) -> bool:
         """Take note of a validation loss; True when it is the best so far."""
         self.val_loss, self.val_step = val_loss, self.step
-        if self.best_val_loss is not None and val_loss >= self.best_val_loss:
+        if self.best_val_loss is not None and not val_loss < self.best_val_loss:  # nan is no better either
             self.waited += 1
             return False
         self.best_val_loss, self.best_step, self.waited = val_loss, self.step, 0
@@ -67,8 +67,8 @@ def ended(config: LoopConfig, state: State, minutes: float) -> str | None:
 
 class Interrupted:
     """Ctrl-C or SIGTERM. While `patient` the first is remembered in `asked`, so that the step can be
-    finished; a second of the same kind (torchrun adds one of the other to every Ctrl-C), or one that
-    comes before, is a KeyboardInterrupt at once.
+    finished; a second Ctrl-C (not SIGTERM, which torchrun and sweeps add to it), or one that comes
+    before, is a KeyboardInterrupt at once.
 
     A context manager: the handlers that were there come back on leaving.
     """
@@ -80,7 +80,7 @@ class Interrupted:
         return self
 
     def _ask(self, number, frame) -> None:
-        if number in self.asked or not self.patient:
+        if not self.patient or number == signal.SIGINT in self.asked:
             raise KeyboardInterrupt
         self.asked.add(number)
 

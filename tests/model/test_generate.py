@@ -140,6 +140,8 @@ def test_tokens_are_drawn_with_their_probabilities():
     (Sampling(top_k=3, top_p=0.75, min_p=0.1), [0.4, 0.3, 0, 0]),
     (Sampling(temperature=0), [1, 0, 0, 0]),
     (Sampling(temperature=1e-4), [1, 0, 0, 0]),
+    (Sampling(temperature=1e-25), [1, 0, 0, 0]),
+    (Sampling(temperature=1e-300), [1, 0, 0, 0]),
     (Sampling(repetition_penalty=2.0), [0.4**2, 0.3, 0.2, 0.1]),
 ])
 def test_each_filter_keeps_what_it_says(sampling, kept):

@@ -44,8 +44,16 @@ def test_what_onednn_cannot_have_goes_to_mkl(monkeypatch):
     a, b = torch.randn(4, 600, dtype=torch.float64), torch.randn(600, 600, dtype=torch.float64)
     torch.testing.assert_close(products.mm(a, b), torch.einsum("ij,jk->ik", a, b), atol=1e-12, rtol=0)
     assert products.mm(torch.randn(0, 600), torch.randn(600, 600)).shape == (0, 600)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="2x3 and 4x5"):
         products.mm(torch.randn(2, 3), torch.randn(4, 5))
+    a, b = torch.randn(4, 600), torch.randn(600, 600)
+    with pytest.raises(RuntimeError):
+        products.mm(a[0], b)
+    with pytest.raises(RuntimeError, match="batch"):
+        products.bmm(a.expand(2, 4, 600), b.expand(3, 600, 600))
+    close(products.mm_out(a, b, out=torch.empty(0)), a, b)
+    for bias in (torch.full((1,), 3.0).expand(600), torch.randn(1200)[::2], torch.randn(600, 3)[:, 1]):
+        close(products.addmm(bias, a, b), a, b, bias)  # which oneDNN would read as if it were contiguous
 
 
 def test_small_models_stay_with_mkl_when_sampling():
