@@ -51,7 +51,7 @@ test("pins: twice is not at all, and only heads that exist", () => {
 test("numbers say no more than is known", () => {
   assert.deepEqual([0, 0.0004, 0.0123, 0.5, 1, -0.02].map(weight), ["0", "<0.001", "0.012", "0.50", "1.00", "−0.020"]);
   assert.deepEqual([number(null), number(undefined), number(-0.001), number(0.126), number(0.05, 3, "+")], ["–", "–", "0.00", "0.13", "+0.050"]);
-  assert.equal(shorten("abcdef", 4), "abc…");
+  assert.deepEqual([shorten("abcd", 4), shorten("abcdef", 4), shorten("中文字", 4), shorten("😀😀", 3)], ["abcd", "abcd…", "中文…", "😀…"]);
 });
 
 const light = ([r, g, b]) => 0.2126 * (r / 255) ** 2.2 + 0.7152 * (g / 255) ** 2.2 + 0.0722 * (b / 255) ** 2.2;

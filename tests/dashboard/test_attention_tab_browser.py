@@ -165,7 +165,7 @@ def test_the_first_view_of_a_trained_run(tab, board, width):
     assert one.frame.locator("#maps .cell").count() == 4
     assert one.text("#at") == "step 6 of 6"
     assert one.frame.locator("#tokens .token").all_text_contents() == header["tokens"]
-    assert re.match(r"4 attention heads read 16 tokens at step 6\. ", one.text("#reading"))
+    assert re.match(r"2 × 2 attention heads read 16 tokens at step 6\. ", one.text("#reading"))
     assert "ablation" in one.text("#facts")
     assert one.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     unnamed = (

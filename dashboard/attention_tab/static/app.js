@@ -193,7 +193,7 @@ export class App {
   /** One sentence: `words`, else what is pointed at, else what is seen. */
   say(words) {
     const { layers, heads, length, about, causal } = this.maps.header;
-    const seen = `${layers * heads} attention heads read ${length} tokens at step ${this.place.step}. ${about} `;
+    const seen = `${layers} × ${heads} attention heads read ${length} tokens at step ${this.place.step}. ${about} `;
     const how = this.state.view === "scores"
       ? "A card is a score, a line a head over training. Click a point to go to that step."
       : "A square is a head: a row is a token that looks, a column one that it looks at. Bright is much" +

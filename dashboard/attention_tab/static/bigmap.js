@@ -41,8 +41,7 @@ export class BigMap {
   }
 
   moveTo(from) {
-    const most = this.maps.header.length - this.count;
-    this.from = from.map((place) => Math.max(0, Math.min(most, place)));
+    this.from = from.map((place) => Math.max(0, Math.min(this.maps.header.length - this.count, place)));
     this.draw();
   }
 
@@ -90,7 +89,7 @@ export class BigMap {
     context.translate(this.labels + (way ? middle : -6), way ? this.side + 6 : middle);
     context.rotate(way ? -Math.PI / 2 : 0);
     Object.assign(context, { fillStyle: look.muted, textAlign: "right", textBaseline: "middle" });
-    context.fillText(shorten(this.maps.header.tokens[i], 11), 0, 0.5);
+    context.fillText(shorten(this.maps.header.tokens[i], 10), 0, 0.5);
     context.restore();
   }
 
@@ -124,7 +123,7 @@ export class BigMap {
       const [name, place] = [way ? this.below : this.beside, (at - this.from[way]) * unit];
       name.hidden = at < 0 || place < 0 || place >= side;
       if (name.hidden) return;
-      name.textContent = shorten(this.maps.header.tokens[at], 11);
+      name.textContent = shorten(this.maps.header.tokens[at], 10);
       const middle = place + unit / 2;
       name.style.cssText = way ? `left: ${labels + middle}px; top: ${side + 3}px; height: ${labels - 4}px`
         : `top: ${middle}px; width: ${labels - 4}px`;

@@ -1,7 +1,7 @@
 /** The same heads in other runs at the same step, or in this run at an earlier one; and what has changed. */
 import { BigMap } from "./bigmap.js";
 import { $, fill, number, offer, stamp, weight } from "./dom.js";
-import { Difference, mismatch } from "./format.js";
+import { Difference } from "./format.js";
 import { Grid } from "./grid.js";
 import { nearest } from "./state.js";
 
@@ -49,8 +49,6 @@ export class Compare {
     const { cache, index, place, views } = this.app;
     if (run === undefined) throw new Error("is not there");
     const other = await cache.maps(run, place.tag, index[run][place.tag].find(([at]) => at === step));
-    const odd = mismatch(maps.header, other.header);
-    if (odd) throw new Error(`has another shape: ${odd}`);
     const here = run === place.run;
     const difference = here ? new Difference(other, maps) : new Difference(maps, other);
     await Promise.all(views.maps.layers(maps.header).map((l) => difference.load(l)));

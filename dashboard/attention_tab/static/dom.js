@@ -31,7 +31,11 @@ export function number(value, digits = 2, plus = "") {
   return (Number(text) === 0 ? "" : value < 0 ? "−" : plus) + text;
 }
 
-export const shorten = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
+/** `text` cut to `room` columns; a Chinese character or an emoji takes two. */
+export function shorten(text, room) {
+  const kept = [...text].filter((one) => (room -= one > "\u2e7f" ? 2 : 1) >= 0).join("");
+  return kept === text ? text : `${kept}…`;
+}
 
 /** [row, column] of the cell under the pointer, in a table of `rows` × `columns` that fills `element`. */
 export function cellAt(element, { clientX, clientY }, rows, columns) {

@@ -72,14 +72,13 @@ export class Maps {
   strength(byte) { return byte; }
   sharedTop() { return 1; }
 
-  /** Where a head's own scale ends: its 99th percentile, without the first row, which can only see itself. */
+  /** Where a head's own scale ends: below are all but the T / 2 strongest weights. */
   top(l, h) {
     const key = l * 256 + h;
     if (this.tops[key]) return this.tops[key];
     const counts = new Uint32Array(256);
-    const [first, end] = [this.start(h, this.header.causal ? 1 : 0), this.start(h + 1, 0)];
-    for (let i = first; i < end; i++) counts[this.strength(this.layers[l][i])]++;
-    let [left, byte] = [0.01 * (end - first), 255];
+    for (let i = this.start(h, 0); i < this.start(h + 1, 0); i++) counts[this.strength(this.layers[l][i])]++;
+    let [left, byte] = [this.header.length / 2, 255];
     while (byte > 3 && (left -= counts[byte]) > 0) byte--;
     return (this.tops[key] = (byte / 255) ** 2);
   }
@@ -90,6 +89,8 @@ export class Difference extends Maps {
   signed = true;
 
   constructor(first, second) {
+    const odd = ["layers", "heads", "length", "causal"].find((key) => first.header[key] !== second.header[key]);
+    if (odd) throw new Damaged(`has another shape: ${odd} ${first.header[odd]}, not ${second.header[odd]}`);
     super(second.header, async (l) => {
       const [a, b] = await Promise.all([first.load(l), second.load(l)]);
       for (const layer of [a, b]) if (layer instanceof Damaged) throw layer;
@@ -120,9 +121,3 @@ const CHANGES = Uint8Array.from({ length: 65536 }, (_, i) => {
   const change = ((i & 255) ** 2 - (i >> 8) ** 2) / 65025;
   return Math.round(128 + 127 * Math.sign(change) * Math.sqrt(Math.abs(change)));
 });
-
-/** Why two headers cannot be compared cell by cell; "" if they can. */
-export function mismatch(a, b) {
-  const key = ["layers", "heads", "length", "causal"].find((one) => a[one] !== b[one]);
-  return key ? `${key} ${a[key]} here, ${b[key]} there` : "";
-}

@@ -30,12 +30,12 @@ export class MapsView {
     return [...new Set(shown.map(([l]) => l))].filter((l) => l >= 0 && l < header.layers);
   }
 
-  /** "previous 0.62", or "mixed"; the score that heads are ordered by, if they are. */
+  /** "0.62 previous", or "mixed"; only the score if heads are ordered by one. */
   caption(l, h) {
     const { maps: { header }, state: { order } } = this.app;
-    if (header.scores[order]) return `${short(order)} ${number(header.scores[order][l][h])}`;
+    if (header.scores[order]) return number(header.scores[order][l][h]);
     const best = strongest(header, l, h);
-    return best?.clear ? `${short(best.name)} ${number(best.value)}` : best ? "mixed" : "";
+    return best?.clear ? `${number(best.value)} ${short(best.name)}` : best ? "mixed" : "";
   }
 
   show() {
@@ -48,8 +48,9 @@ export class MapsView {
     offer($("[name=order]"), [["layer", "by layer"], ...names.map((name) => [name, `by ${label(name)}`])]);
     $("[name=order]").value = header.scores[order] ? order : "layer";
     $("#least").hidden = !header.scores[order];
-    const count = `${number(floor)}: ${heads.length} of ${allHeads(header).length}`;
-    $("#count").textContent = heads.length < allHeads(header).length ? count : "";
+    const [count, all] = [heads.length, allHeads(header).length];
+    const what = header.scores[order] ? `${number(floor)}:` : "drawn:";
+    $("#count").textContent = count < all ? `${what} ${count} of ${all}` : "";
     const best = strongest(header, l, h);
     $("#title").textContent = `L${l}H${h}`;
     $("#name").textContent = best ? (best.clear ? "" : "mixed, nearest: ") + label(best.name) : "";

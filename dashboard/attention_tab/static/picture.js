@@ -24,14 +24,19 @@ function draw(context, element) {
   const { left, top, width, height } = element.getBoundingClientRect();
   const style = getComputedStyle(element);
   if (!width || style.visibility === "hidden" || element.matches(".tools, .icon, .beside, .below, details")) return;
+  context.save();
+  context.beginPath();
+  context.rect(left, top, width, height);
   context.fillStyle = style.backgroundColor;
-  context.fillRect(left, top, width, height);
+  context.fill();
+  if (style.overflowX !== "visible") context.clip();
   context.imageSmoothingEnabled = style.imageRendering !== "pixelated";
   if (element instanceof HTMLCanvasElement) context.drawImage(element, left, top, width, height);
   for (const child of element.childNodes) {
     if (child.nodeType === Node.ELEMENT_NODE) draw(context, child);
     else if (child.nodeType === Node.TEXT_NODE) write(context, child, style);
   }
+  context.restore();
 }
 
 /** Text, word by word: it may run over several lines. */

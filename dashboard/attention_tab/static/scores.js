@@ -99,10 +99,9 @@ export class Scores {
     $("#ranked tbody").replaceChildren(...heads.slice(0, LISTED).map(({ at: [l, h], value }) => {
       const row = stamp("listing");
       const best = strongest(header, l, h);
-      const start = history && name !== "ablation" ? since(history.steps, lines.get(nameOf([l, h]))) : "";
-      const [pattern, ablation] = [best?.clear ? short(best.name) : "mixed", this.now("ablation")?.[l][h]];
-      fill(row, { name: nameOf([l, h]), pattern, value: number(value), since: start ?? "",
-        ablation: number(ablation, 3, "+") });
+      const start = history && name !== "ablation" ? since(history.steps, lines.get(nameOf([l, h]))) : undefined;
+      const [pattern, worth] = [best?.clear ? short(best.name) : "mixed", this.now("ablation")?.[l][h]];
+      fill(row, { name: nameOf([l, h]), pattern, value: number(value), since: start, ablation: number(worth, 3, "+") });
       row.ariaSelected = String(nameOf([l, h]) === nameOf(selected));
       row.onclick = () => app.set({ layer: l, head: h });
       return row;

@@ -21,12 +21,11 @@ export class Text {
       this.spans = tokens.map(() => stamp("token"));
       $("#tokens").replaceChildren(...this.spans);
     }
-    const means = history?.headers.map((header) => header?.loss ?? 0) ?? loss ?? [];
-    const worst = 1.2 * Math.max(1, ...means); // what a full bar stands for: the same at all steps
+    const means = history?.headers.map((header) => header?.loss ?? 0) ?? loss ?? []; // one bar for all steps
     this.spans.forEach((span, i) => {
       const nats = loss?.[i - 1];
       if (span.textContent !== tokens[i]) span.textContent = tokens[i];
-      span.style.setProperty("--loss", Math.min(1, (nats ?? 0) / worst).toFixed(2));
+      span.style.setProperty("--loss", Math.min(1, (nats ?? 0) / 1.2 / Math.max(1, ...means)).toFixed(2));
       span.title = `token ${i}${nats == null ? "" : `: a surprise of ${number(nats)} nats`}`;
     });
     this.point();
