@@ -1,0 +1,79 @@
+"""The same weights in transformers: python -m benchmarks.peers [rounds]   (needs transformers)
+
+The model of conf/model/small.yaml, weights redrawn, written by `interchange` and opened by transformers. In
+turn, round after round, in one process, medians: text from the same prompt, by the cache of each, greedily;
+and a training step (forward and backward) of the same batch. transformers computes with the library that
+PyTorch takes by itself, ours as `sample.py` and `train.py` do.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from benchmarks.sampling import build, pytorchs_choice
+from interchange.folder import write
+from model.generate import Sampling, generate
+from training import products
+from training.speed import keep_pages
+
+NEW, BATCH = 200, 8
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def main(rounds: int = 5) -> None:
+    from transformers import AutoModelForCausalLM
+
+    keep_pages()
+    ours = build("small")
+    products.choose(ours)
+    with tempfile.TemporaryDirectory() as folder:
+        write(ours, Path(folder) / "model", None)
+        theirs = AutoModelForCausalLM.from_pretrained(Path(folder) / "model").eval()
+    context = ours.config.context_length
+    prompt, ids = torch.zeros(1, 8, dtype=torch.long), torch.randint(65, (BATCH, context + 1))
+    x, y = ids[:, :-1], ids[:, 1:].flatten()
+    with torch.inference_mode():
+        apart = (ours(x) - theirs(x).logits).abs().max().item()
+    options = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "pad_token_id": 0}
+    text = [list(prompt[0]), None]
+
+    def write_ours() -> None:
+        text[0] = [int(id) for id in generate(ours, prompt, NEW, Sampling(temperature=0))]
+
+    def write_theirs() -> None:
+        text[1] = theirs.generate(prompt, **options)[0, prompt.size(1) :].tolist()
+
+    def step(logits: Callable[[], torch.Tensor], model: torch.nn.Module) -> None:
+        F.cross_entropy(logits().flatten(0, 1), y).backward()
+        model.zero_grad()
+
+    taken: dict[str, list[float]] = {"ours": [], "theirs": [], "our step": [], "their step": []}
+    for _ in range(rounds):
+        taken["ours"].append(seconds(write_ours))
+        taken["our step"].append(seconds(lambda: step(lambda: ours(x), ours)))
+        with pytorchs_choice():
+            taken["theirs"].append(seconds(write_theirs))
+            taken["their step"].append(seconds(lambda: step(lambda: theirs(x).logits, theirs)))
+    m = {name: statistics.median(values) for name, values in taken.items()}
+    print(f"{torch.get_num_threads()} threads, medians of {rounds}; the same text: {text[0] == text[1]};")
+    print(f"logits differ by {apart:.0e} at most")
+    for what, tokens, one, other in (
+        ("writing", NEW, "ours", "theirs"), ("training", BATCH * context, "our step", "their step")
+    ):
+        rates = f"{tokens / m[one]:6.0f} tokens/s, transformers {tokens / m[other]:6.0f}"
+        print(f"{what:<9} {rates}, × {m[other] / m[one]:.1f}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
