@@ -11,24 +11,19 @@ from training.config import OptimizerConfig
 STACKED = {"qkv.weight": 3, "gate_up.weight": 2}
 
 
-def has_bfloat16(device: str) -> bool:
-    """Whether bfloat16 products are faster than float32's on this kind of device, here."""
-    return device != "cpu" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
 def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
     """U Vᵀ of each matrix U S Vᵀ (N, rows, columns), about: singular values end between 0.7 and 1.2.
 
-    A quintic Newton–Schulz iteration (Jordan et al. 2024, kellerjordan.github.io/posts/muon), in bfloat16
-    as there, but in float32 on a CPU without units for it, where such products are ruinously slow.
+    A quintic Newton–Schulz iteration (Jordan et al. 2024, kellerjordan.github.io/posts/muon). In float32
+    on a CPU, where bfloat16 products without hardware for them are ruinously slow.
     """
-    x = matrices.bfloat16() if has_bfloat16(matrices.device.type) else matrices
+    x = matrices if matrices.device.type == "cpu" else matrices.bfloat16()
     if tall := x.size(1) > x.size(2):
         x = x.mT
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(steps):
         gram = x @ x.mT
-        x = 3.4445 * x + torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315) @ x
+        x = 3.4445 * x + (2.0315 * (gram @ gram) - 4.7750 * gram) @ x
     return (x.mT if tall else x).to(matrices.dtype)
 
 
