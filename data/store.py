@@ -20,7 +20,7 @@ from data.corpus import Corpus, open_corpus
 from data.progress import Progress
 from data.tokenizer import Tokenizer, train_tokenizer
 
-FORMAT = 2  # raised whenever the same settings would be prepared differently
+FORMAT = 1  # raised whenever the same settings would be prepared differently
 SPLITS = ("train", "validation")
 KEPT = ("documents", "bytes", "tokens", "unknown_characters", "unknown_bytes", "fingerprint")
 UNFINISHED = ".unfinished-"
@@ -186,7 +186,7 @@ def _tokenize(corpus: Corpus, tokenizer: Tokenizer, folder: Path, say: Callable)
     with ExitStack() as stack:
         writers = {}
         for split in SPLITS:
-            file = stack.enter_context(open(folder / f"{split}.bin", "wb", buffering=1 << 20))
+            file = stack.enter_context(open(folder / f"{split}.bin", "wb"))
             writers[split] = _Writer(file, dtype, tokenizer.end_of_text)
         for group in _grouped(corpus.chunks()):
             encoded = tokenizer.encode_batch([chunk.text for _, chunk in group])

@@ -1,21 +1,17 @@
 """Text comes through byte for byte, from wherever it lies, each document in one split."""
 
-import argparse
 import gzip
 import json
-from pathlib import Path
 
-import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.chunks import CHUNK, cut_into_documents, pieces
-from data.config import DataConfig, TokenizerConfig
+from data.chunks import CHUNK, cut_into_documents
+from data.config import DataConfig
 from data.corpus import open_corpus
-from data.tokenizer import train_tokenizer
 
 AWKWARD = "\ufeffone\r\ntwo\x0cthree\u2028four\rfive\n\n\x00 \t从前🎉e\u0301 <|endoftext|>\n"
 
@@ -155,14 +151,6 @@ def test_a_long_separated_document_is_cut_and_joined_again():
     assert max(len(chunk.text) for chunk in chunks) <= 2 * CHUNK + 1000
     documents = "".join(chunk.text + "\0" * chunk.ends for chunk in chunks).split("\0")[:-1]
     assert documents == parts
-
-
-def test_where_a_long_text_is_cut_byte_level_bpe_cuts_too():
-    text = Path(argparse.__file__).read_text("utf-8")  # lines with blanks before and between them
-    tokenizer = train_tokenizer(TokenizerConfig(vocab_size=1000), iter([text[:20_000]]))
-    chunks = [chunk.text for chunk in cut_into_documents(pieces(text))]
-    assert len(chunks) > 10
-    assert np.array_equal(np.concatenate(tokenizer.encode_batch(chunks)), tokenizer.encode(text))
 
 
 def test_a_separator_makes_documents_of_a_file(tmp_path):

@@ -7,18 +7,16 @@ import sys
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from data.config import TokenizerConfig
 from data.tokenizer import END_OF_TEXT, LEAST_BPE, Tokenizer, spread, train_tokenizer
-from data.words import BEYOND, pattern, repays
 
 SAMPLE = "the cat sat on the mat; 从前有座山，山里有座庙。\r\n\tthe end 🎉 <|endoftext|> <unk>\n" * 20
 KINDS = ("bpe", "char", "byte")
 ANY = st.text(st.characters(exclude_categories=["Cs"]))
-TRICKY = " \n\t\r\x0b\x1c\x85\u200b\u2028\u3000'sdmtlvreQſ1٣²Ⅷ_!。从é\u0301🎉🄀𝒳𐌰🇦"
 KNOWN = st.text(st.sampled_from(sorted(set(SAMPLE))))
 
 
@@ -54,65 +52,14 @@ def test_an_end_of_text_that_is_typed_is_text_also_after_loading(tmp_path, kind)
         np.testing.assert_array_equal(ids, MADE[kind].encode(SAMPLE))
 
 
-def definition(tokenizer: Tokenizer, text: str) -> list[int]:
-    return tokenizer.wrapped.encode(text, add_special_tokens=False).ids
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@given(text=ANY | st.text(st.sampled_from(TRICKY)))
+@pytest.mark.parametrize("kind", ["char", "byte"])
+@given(text=ANY)
 def test_a_twin_gives_the_ids_of_its_tokenizer_json(kind, text):
     tokenizer = MADE[kind]
-    assert tokenizer._kind == kind
+    assert tokenizer._table is not None
+    expected = tokenizer.wrapped.encode(text, add_special_tokens=False).ids
     (ids,) = tokenizer.encode_batch([text])
-    assert ids.tolist() == definition(tokenizer, text)
-
-
-def cuts(text: str) -> list[str]:
-    """Words as `tokenizers` cuts them."""
-    pieces = MADE["bpe"].wrapped.pre_tokenizer.pre_tokenize_str(text)
-    return [text[start:stop] for _, (start, stop) in pieces]
-
-
-@given(text=st.text(st.sampled_from([c for c in TRICKY if not BEYOND.search(c)])))
-@example("I'm we've they're he'd she'll don't it's 't's ''s !'s 'S\n's")
-def test_words_are_cut_as_the_definition_cuts_them(text):
-    assert pattern().findall(text) == cuts(text)
-
-
-def test_every_character_is_of_the_kind_that_the_definition_says():
-    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-    characters = [character for character in characters if not BEYOND.search(character)]
-    for at in range(0, len(characters), 1000):
-        text = "".join(f"a{c}a1{c}1.{c}. {c} " for c in characters[at : at + 1000])
-        assert pattern().findall(text) == cuts(text)
-
-
-def test_words_are_looked_up_where_that_is_right_and_repays():
-    assert repays("the cat") and repays("der süße Kater") and repays("кот сидел на ковре 🎉")
-    assert not repays("从前有座山，山里有座庙。") and not repays("the cat 𝒳")
-
-
-def test_words_that_are_not_kept_are_tokenized_all_the_same(monkeypatch):
-    monkeypatch.setattr("data.words.KEPT", 3)
-    tokenizer = made("bpe")
-    text = SAMPLE + "x" * 100
-    for _ in range(2):
-        assert tokenizer._words.encode(text).tolist() == definition(tokenizer, text)
-    assert len(tokenizer._words) == 3
-
-
-def test_only_a_tokenizer_that_cuts_as_gpt2_does_looks_words_up(tmp_path):
-    other = tokenizers.Tokenizer.from_str(MADE["bpe"].wrapped.to_str())
-    other.decoder = None
-    assert Tokenizer(other)._kind == "bpe"
-    other.model.dropout = 0.5  # every time another
-    assert Tokenizer(other)._kind is None
-    other.model.dropout = None
-    other.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
-    assert Tokenizer(other)._kind is None
-    texts = ["the cat", " the cat 从前", "𝒳 the"]
-    ids = Tokenizer(other).encode_batch(texts)
-    assert [row.tolist() for row in ids] == [definition(Tokenizer(other), text) for text in texts]
+    assert ids.tolist() == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
