@@ -45,7 +45,7 @@ def main(rounds: int = 5) -> None:
     x, y = ids[:, :-1], ids[:, 1:].flatten()
     with torch.inference_mode():
         apart = (ours(x) - theirs(x).logits).abs().max().item()
-    options = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "pad_token_id": 0}
+    options = {"max_new_tokens": NEW, "do_sample": False, "attention_mask": torch.ones_like(prompt)}
     text = [list(prompt[0]), None]
 
     def write_ours() -> None:
