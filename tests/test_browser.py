@@ -2,16 +2,14 @@
 
 import json
 import shutil
-import socket
 import subprocess
-import sys
 import time
 import urllib.request
-from urllib.error import URLError
 
 import pytest
 
 import train
+from tests.board import tensorboard, wait_for
 from tests.test_train import SMALL, TEXT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -29,25 +27,9 @@ def board(tmp_path_factory):
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     words = ["data=file", f"data.path={folder / 'text.txt'}", *SMALL, f"run_dir={folder / 'runs' / 'one'}"]
     train.train(train.configure(words), words, say=lambda line: None)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder / "runs")]
-    place = ["--host", "127.0.0.1", "--port", str(port)]
-    server = subprocess.Popen([*command, *place], stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(120):
-            try:
-                if json.load(urllib.request.urlopen(f"{address}/data/plugin/scalars/tags")):
-                    break
-            except (URLError, ConnectionError):
-                pass
-            time.sleep(0.5)
+    with tensorboard(folder / "runs") as address:
+        wait_for(lambda: ask(f"{address}/data/plugin/scalars/tags"))
         yield address
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def ask(address):

@@ -3,13 +3,11 @@
 import gzip
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import warnings
 from argparse import Namespace
-from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from urllib.error import HTTPError, URLError
@@ -24,6 +22,7 @@ from werkzeug.test import Client
 
 import clearhead_attention
 from dashboard import log_attention
+from tests.board import tensorboard
 from tests.dashboard.test_heads import random_weights
 from tests.dashboard.test_recording import decoded, header
 
@@ -86,23 +85,6 @@ TORN = {  # what TensorBoard itself may drop
 }
 
 
-@contextmanager
-def tensorboard(logdir: Path, fast: str, *words: str):
-    """The address of a TensorBoard of its own process, found through the entry point like anybody's."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = ["--logdir", str(logdir), "--host", "127.0.0.1", "--port", str(port), "--reload_interval", "1"]
-    command = [sys.executable, "-m", "tensorboard.main", *place, f"--load_fast={fast}", *words]
-    with (logdir.parent / f"log-{fast}").open("w") as said:
-        server = subprocess.Popen(command, stderr=said, cwd=logdir.parent)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait()
-
-
 class Board:
     """What the tab's server answers."""
 
@@ -156,7 +138,7 @@ def board(request, tmp_path_factory):
     write(logdir / "bomb", "bomb", [header(), gzip.compress(bytes(50_000_000)), b"no gzip"])
     time.sleep(1.1)  # event files are read in the order of their names, which count seconds
     log(logdir / "resumed", [15, 25], HOSTILE[::-1], purge_step=11)
-    with tensorboard(logdir, fast, f"--path_prefix={prefix}") as root:
+    with tensorboard(logdir, f"--load_fast={fast}", f"--path_prefix={prefix}") as root:
         board = Board(root + prefix, logdir)
         board.wait(lambda board: {"sound", "group/two", "resumed", "damaged", "bomb"} <= set(board.index()))
         time.sleep(2)

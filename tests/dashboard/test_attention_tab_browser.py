@@ -4,12 +4,9 @@ import gzip
 import json
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
-import time
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -18,6 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 import train
 from dashboard import log_attention
+from tests.board import tensorboard, wait_for
 from tests.dashboard.test_attention_tab import HOSTILE, write
 from tests.dashboard.test_heads import random_weights
 from tests.test_train import SMALL, TEXT
@@ -67,25 +65,14 @@ def _damaged(folder):
 @pytest.fixture(scope="module")
 def board(runs):
     """The address of a TensorBoard over `runs`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    place = ["--logdir", str(runs), "--host", "127.0.0.1", "--port", port, "--reload_interval", "1"]
-    server = subprocess.Popen([sys.executable, "-m", "tensorboard.main", *place], stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(120):
-            try:
-                index = json.load(urlopen(f"{address}/data/plugin/attention/index"))["runs"]
-                if len(index) == 5 and len(index["large"]["attention/text"]) == len(STEPS):
-                    break
-            except (URLError, ConnectionError):
-                pass
-            time.sleep(0.5)
+    with tensorboard(runs) as address:
+
+        def shown():
+            index = json.load(urlopen(f"{address}/data/plugin/attention/index"))["runs"]
+            return len(index) == 5 and len(index["large"]["attention/text"]) == len(STEPS)
+
+        wait_for(shown)
         yield address
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture(scope="module")
