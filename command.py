@@ -9,9 +9,6 @@ where it composes, so that --help takes a tenth of a second.
 
 import os
 import re
-import shlex
-import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -22,6 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
+from jobs import run_jobs
 from saved import over_saved
 from settings import (
     ORIGINS,
@@ -235,32 +233,6 @@ def alternatives(program: Program, key: str, value: str) -> list[str]:
     return [Transformer.str(one) for one in found]
 
 
-def run_jobs(program: Program, jobs: list[list[str]]) -> int:
-    """One process a job, one after the other; the worst exit code. Ctrl-C reaches the running job too, and
-    SIGTERM is handed on to it; it saves and exits 130: till then this process must not die, nor kill it
-    (subprocess would, after 0.25 s)."""
-    interrupted, running = [], []
-
-    def stop(number, frame) -> None:
-        interrupted.append(True)
-        if number == signal.SIGTERM and running:
-            running[-1].terminate()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    worst = 0
-    for number, words in enumerate(jobs, 1):
-        announcement = f"{program.name}: job {number} of {len(jobs)}: {shlex.join(words)}"
-        print(announcement, file=sys.stderr, flush=True)
-        running.append(subprocess.Popen([sys.executable, program.file, *words]))
-        code = running[-1].wait()
-        code = code if code >= 0 else 128 - code  # killed by a signal
-        if interrupted or code == 130:
-            return 130
-        worst = max(worst, code)
-    return worst
-
-
 # The edge ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -306,4 +278,4 @@ def act(program: Program, main: Callable[[Any], int | None], words: list[str]) -
     configs = [configure(program, job) for job in jobs]
     if showing:
         return print("---\n".join(as_yaml(asdict(config)) for config in configs).rstrip())
-    return run_jobs(program, jobs) if sweeping else main(configs[0])
+    return run_jobs(Path(program.file), jobs) if sweeping else main(configs[0])

@@ -17,7 +17,7 @@ ROOMS = {
 }
 TAB = {"tensorboard", "werkzeug"}  # what TensorBoard itself is made of: the tab is part of it, not of a run
 PROGRAMS = {"train.py", "sample.py", "watch.py"}  # these see every room
-COMMAND_LINE = {"command.py", "settings.py", "saved.py", "usage.py"}  # these see none
+COMMAND_LINE = {"command.py", "jobs.py", "settings.py", "saved.py", "usage.py"}  # these see none
 FILES = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] in {*ROOMS, path.name}]
 
 
