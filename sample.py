@@ -123,20 +123,19 @@ def open_model(config: SampleConfig, prompt: str, folder: Path) -> tuple[Any, An
     return model, tokenizer, begun, sampling
 
 
-def compiled_twin(config: SampleConfig, model) -> Any:
+def compiled_twin(config: SampleConfig, model, library: str) -> Any:
     """The model, compiled for one token at a time; None where that would not pay."""
-    from training import compiled, products
+    from training import compiled
 
-    library = products.choose(model)
     if not config.cache or config.compile == "false":
         return None
-    if config.compile == "auto" and not compiled.repays(model, config.num_samples, config.max_new_tokens):
+    texts, tokens = config.num_samples, config.max_new_tokens
+    if config.compile == "auto" and not compiled.pays_for_text(model, texts, tokens):
         return None
     from data.store import cache_folder
 
     say("compiling, which takes about ten seconds")
-    options = {"cpp_wrapper": library == "MKL"}
-    return compiled.Compiled(model, say, cache_folder() / "compiled", dynamic=True, options=options)
+    return compiled.decoder(model, library, say, cache_folder() / "compiled")
 
 
 def write(config: SampleConfig, prompt: str, opened: tuple, out: TextIO) -> list[int]:
@@ -148,12 +147,14 @@ def write(config: SampleConfig, prompt: str, opened: tuple, out: TextIO) -> list
 
     from data.stream import TextStream
     from model.generate import generate
+    from training import products
 
     model, tokenizer, begun, sampling = opened
+    twin = compiled_twin(config, model, products.choose(model))
     ids, end = torch.tensor([begun] * config.num_samples), tokenizer.end_of_text
     drawn = generate(
         model, ids, config.max_new_tokens, sampling,
-        seed=config.seed, cache=config.cache, end=end, decode=compiled_twin(config, model),
+        seed=config.seed, cache=config.cache, end=end, decode=twin,
     )
     streams = [TextStream(tokenizer, config.stop) for _ in range(config.num_samples)]
     texts = [prompt] * config.num_samples

@@ -103,16 +103,16 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     from model.noise import mix
     from model.weights import load
     from training import checkpoint, products
-    from training.compiled import Compiled
+    from training.compiled import Compiled, settle
     from training.folder import new_folder
     from training.optimizer import make_optimizers
-    from training.speed import keep_pages, settle_compile
+    from training.speed import keep_pages
     from training.stopping import State
 
     # What the machine is
     loop = config.train
     keep_pages()
-    library = products.choose() if loop.device == "cpu" else "CUDA"
+    library = products.choose() if loop.device == "cpu" else loop.device.upper()
     many = f", {world.size} processes" if world.size > 1 else ""
     threads = torch.get_num_threads()
     say(f"device   {loop.device}, {loop.dtype}, products by {library}, threads: {threads}{many}")
@@ -146,12 +146,12 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     say(f"model    {sum(p.numel() for p in model.parameters()):,} parameters: {summary(config)}")
 
     # Where the run stands
-    state = State(fingerprint=text.fingerprint, start=first_token(text))
+    state = State(fingerprint=text.fingerprint, start=text.first_token)
     if resumed:
         state = checkpoint.restore(checkpoint.find(resumed, "last", say), model, optimizers)
         if state.fingerprint != text.fingerprint:
             raise Wrong(f"resume={resumed}: its text has changed; init_from={resumed} starts a new run on it")
-    loop = settle_compile(loop, model, batches.batch(state.step), loop.max_steps - state.step, world)
+    loop = settle(loop, model, batches.batch(state.step), loop.max_steps - state.step, world)
     config, guesses = replace(config, train=loop), model
     if loop.compile == "true":
         say("compiling, which takes up to a minute when nothing is cached")
@@ -163,17 +163,6 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
         say(f"resume   {line}")
     folder = resumed or (new_folder(config.run_dir, words) if world.first else None)
     return Parts(config, text, batches, model, guesses, optimizers, state, world.told(folder), world)
-
-
-def first_token(text) -> int:
-    """What a text begins with when there is no prompt: the end of another, else a newline, else the most
-    frequent token."""
-    if text.tokenizer.end_of_text is not None:
-        return text.tokenizer.end_of_text
-    import numpy as np
-
-    newline = text.tokenizer.encode("\n")
-    return int(newline[0]) if len(newline) == 1 else int(np.bincount(text.train[:1_000_000]).argmax())
 
 
 def summary(config: TrainConfig) -> str:
@@ -253,10 +242,8 @@ def steps(parts: Parts, words: Sequence[str], interrupted, say: Callable[[str], 
     from training.stopping import ended, minutes_since
     from watch import Companion, Watch, announce, begin
 
-    config, model, optimizers, state, world = (
-        parts.config, parts.model, parts.optimizers, parts.state, parts.world
-    )
-    loop, begun = config.train, state.step
+    config, model, optimizers = parts.config, parts.model, parts.optimizers
+    state, world, loop, begun = parts.state, parts.world, parts.config.train, parts.state.step
     if world.first:
         if state.step == 0:
             checkpoint.save(parts.folder, model, optimizers, state)

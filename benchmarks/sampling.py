@@ -25,7 +25,7 @@ import train
 from model.generate import Sampling, generate
 from model.gpt import GPT
 from training import products
-from training.compiled import Compiled
+from training.compiled import decoder
 
 VOCABULARY = {"small": 65, "nano": 2048}
 LONG = 1000
@@ -86,8 +86,7 @@ def measure(name: str, texts: int, rounds: int, folder: Path) -> dict[str, float
     model = build(name)
     library, context = products.choose(model), model.config.context_length
     window, start = torch.randint(model.vocab_size, (texts, context)), torch.zeros(texts, 1, dtype=torch.long)
-    options = {"cpp_wrapper": library == "MKL"}
-    twin = Compiled(model, print, folder, dynamic=True, options=options)
+    twin = decoder(model, library, print, folder)
     cold = time.perf_counter()
     write(model, start, 2, decode=twin)
     found = {"compile": [time.perf_counter() - cold]}

@@ -52,6 +52,15 @@ class TokenStore:
         """What bits per byte are counted over."""
         return self.bytes["validation"]
 
+    @property
+    def first_token(self) -> int:
+        """What a text begins with when there is no prompt: the end of another, else a newline, else the most
+        frequent token."""
+        if self.tokenizer.end_of_text is not None:
+            return self.tokenizer.end_of_text
+        newline = self.tokenizer.encode("\n")
+        return int(newline[0]) if len(newline) == 1 else int(np.bincount(self.train[:1_000_000]).argmax())
+
     def summary(self) -> str:
         """The facts, in the words of the terminal; a line each for text and tokens."""
         documents, size, tokens = (

@@ -1,19 +1,24 @@
-"""A model's compiled twin: same arguments, same numbers to rounding, made on the first call."""
+"""A model's compiled twin: same arguments, same numbers to rounding, made on the first call; and whether it
+is worth the time that making it takes."""
 
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from model.generate import generate
 from model.gpt import GPT
+from training.config import LoopConfig
+from training.distributed import World
+from training.evaluate import loss_of
 
-# Measured on two cores (python -m benchmarks.sampling):
-COLD = 20.0  # seconds at most, of the first call where nothing is cached
-SAVED = 0.25  # share at least, of a token's time
+# Measured on two cores, tokens by python -m benchmarks.sampling:
+COLD = {"token": 20.0, "step": 50.0}  # seconds at most, of the first call where nothing is cached
+SAVED = {"token": 0.25, "step": 0.1}  # share of the eager time (a step of nano: 0.06, of small: 0.25)
 
 
 class Compiled(nn.Module):
@@ -37,11 +42,43 @@ class Compiled(nn.Module):
             return self.model(*arguments, **keywords)
 
 
-def repays(model: GPT, texts: int, tokens: int) -> bool:
-    """Whether writing so many tokens, for so many texts at once, is long enough for a cold compilation."""
+def decoder(model: GPT, library: str, say: Callable[[str], None], cache: Path) -> Compiled:
+    """The twin for one token at a time, whatever the length of the text so far. Its wrapper in C++ calls
+    PyTorch's products directly, past those of `training.products`, so it is for the others alone."""
+    return Compiled(model, say, cache, dynamic=True, options={"cpp_wrapper": library != "oneDNN"})
+
+
+def repays(what: str, times: int, seconds: float) -> bool:
+    """Whether a cold compilation is worth it for so many tokens, or steps, of so many eager seconds."""
+    return times * seconds * SAVED[what] > COLD[what]
+
+
+def pays_for_text(model: GPT, texts: int, tokens: int) -> bool:
+    """Whether to compile before writing so many tokens, for so many texts at once; by sixteen of them."""
     if tokens < 1000:
         return False
     started = time.perf_counter()
     for _ in generate(model, torch.zeros(texts, 1, dtype=torch.long, device=model.embed.weight.device), 16):
         pass
-    return (time.perf_counter() - started) / 16 * tokens * SAVED > COLD
+    return repays("token", tokens, (time.perf_counter() - started) / 16)
+
+
+def settle(
+    config: LoopConfig, model: nn.Module, batch: tuple[Tensor, Tensor], steps: int, world: World
+) -> LoopConfig:
+    """`compile=auto` settled for so many more steps, by the quickest of at most three eager ones, whose
+    gradients are thrown away: each that is too quick to repay it settles the question."""
+    if config.compile != "auto":
+        return config
+    pays = steps > 0
+    for _ in range(3):
+        if not pays:
+            break
+        started = time.perf_counter()
+        x, y = (world.share(ids.chunk(config.grad_accum)[0]).to(config.device) for ids in batch)
+        loss_of(model, x, y, config.dtype).backward()
+        model.zero_grad()
+        if config.device == "cuda":
+            torch.cuda.synchronize()
+        pays = repays("step", steps, (time.perf_counter() - started) * config.grad_accum)
+    return replace(config, compile="true" if world.told(pays) else "false")

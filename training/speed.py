@@ -6,23 +6,16 @@ import time
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
 
 from model.gpt import GPT
 from training.config import LoopConfig
-from training.distributed import World
-from training.evaluate import loss_of
-
-# A compiled training step, measured on two cores:
-COLD = 50.0  # seconds that making it takes, with nothing cached
-SAVED = 0.1  # share of the eager step's time that it saves: 0.06 (nano) to 0.25 (small)
 
 
 def resolve(config: LoopConfig) -> LoopConfig:
     """The settings with every `auto` settled. ValueError for a device that is not there.
 
     device: cuda > mps > cpu. dtype: bfloat16 products where the hardware is made for them. compile: see
-    `settle_compile`.
+    `training.compiled.settle`.
     """
     # A PyTorch built without CUDA is never asked about it.
     have = {
@@ -62,26 +55,6 @@ def most_memory(device: str) -> float:
         return 0.0
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
-
-
-def settle_compile(
-    config: LoopConfig, model: nn.Module, batch: tuple[Tensor, Tensor], steps: int, world: World
-) -> LoopConfig:
-    """`compile=auto` settled: true where so many steps are long enough to repay a cold compilation, by the
-    quickest of three eager ones, whose gradients are thrown away."""
-    if config.compile != "auto":
-        return config
-    quickest = float("inf")
-    for _ in range(3):
-        started = time.perf_counter()
-        x, y = (world.share(ids.chunk(config.grad_accum)[0]).to(config.device) for ids in batch)
-        loss_of(model, x, y, config.dtype).backward()
-        model.zero_grad()
-        if config.device == "cuda":
-            torch.cuda.synchronize()
-        quickest = min(quickest, time.perf_counter() - started)
-    pays = world.told(steps * config.grad_accum * quickest * SAVED > COLD)
-    return replace(config, compile="true" if pays else "false")
 
 
 def operations(model: GPT) -> int:

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from training import compiled
+from training.compiled import settle
 from training.config import LoopConfig
 from training.distributed import World
-from training.speed import settle_compile
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # PyTorch's own, on import
 
@@ -20,19 +20,19 @@ def test_it_is_made_only_where_it_repays_itself(monkeypatch):
     clock = iter(range(10**6))
     monkeypatch.setattr(compiled, "generate", lambda model, prompt, tokens: iter(()))
     monkeypatch.setattr(compiled.time, "perf_counter", lambda: next(clock) * 0.016)  # 1 ms a token
-    assert not compiled.repays(Slow(1), 1, 300)
-    assert not compiled.repays(Slow(1), 1, 79_000)  # 79 s, of which a quarter would be saved
-    assert compiled.repays(Slow(1), 1, 81_000)
+    assert not compiled.pays_for_text(Slow(1), 1, 300)
+    assert not compiled.pays_for_text(Slow(1), 1, 79_000)  # 79 s, of which a quarter would be saved
+    assert compiled.pays_for_text(Slow(1), 1, 81_000)
 
 
 def test_training_is_compiled_only_where_so_many_steps_repay_it(make_gpt):
     model, batch = make_gpt(), torch.randint(50, (2, 4, 8))
     for steps, expected in ((800, "false"), (10**9, "true")):
-        settled = settle_compile(LoopConfig(device="cpu", dtype="float32"), model, batch, steps, World())
+        settled = settle(LoopConfig(device="cpu", dtype="float32"), model, batch, steps, World())
         assert settled.compile == expected
     assert all(weight.grad is None for weight in model.parameters())
     asked = LoopConfig(compile="true", device="cpu")
-    assert settle_compile(asked, model, batch, 1, World()) is asked
+    assert settle(asked, model, batch, 1, World()) is asked
 
 
 def test_without_a_compiler_it_is_the_model_itself_and_says_so_once(make_gpt, tmp_path, monkeypatch):
