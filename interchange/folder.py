@@ -13,15 +13,9 @@ from torch import Tensor
 from interchange.config import ACTIVATIONS, Described, describe, home, weight_files
 from model.config import between
 from model.gpt import GPT
-from model.weights import Undrawn
+from model.weights import empty
 
 BUFFERS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")  # tables that older files carry along
-
-
-def empty(*described) -> GPT:
-    """A model of which only the shapes exist."""
-    with torch.device("meta"), Undrawn():
-        return GPT(*described)
 
 
 def write(model: GPT, folder: Path, end: int | None) -> None:

@@ -21,6 +21,12 @@ class Undrawn(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+def empty(*described) -> GPT:
+    """GPT(*described), of which only the shapes exist."""
+    with torch.device("meta"), Undrawn():
+        return GPT(*described)
+
+
 def save(model: GPT, folder: Path) -> None:
     """Write both files; the same weights give the same bytes."""
     weights = {name: tensor.detach().contiguous().cpu() for name, tensor in model.state_dict().items()}
@@ -47,8 +53,7 @@ def load(folder: Path, *, device: str | torch.device = "cpu") -> GPT:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
             if config.n_layers > len(shapes):
                 raise ValueError(f"{config.n_layers} layers by config.json, but {len(shapes)} tensors")
-            with torch.device("meta"), Undrawn():
-                model = GPT(settings["vocab_size"], config, *parts)
+            model = empty(settings["vocab_size"], config, *parts)
             wanted = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
             if odd := sorted(name for name in wanted | shapes if wanted.get(name) != shapes.get(name)):
                 found, meant = shapes.get(odd[0]), wanted.get(odd[0])

@@ -18,11 +18,11 @@ KERNELS = torch.library.Library("aten", "IMPL")  # lives as long as the process,
 
 
 def worth_it(a: Tensor, b: Tensor) -> bool:
-    """Whether oneDNN, and the detour to it, takes less time than MKL for (…, M, K) (…, K, N); what it cannot
-    have, or what is wrong, is left to PyTorch and its messages."""
-    rows, size = a.size(-2) if a.dim() > 1 else 0, b.numel() // (len(b) if b.dim() == 3 else 1)
-    fits = a.dim() == b.dim() and a.dtype == b.dtype == torch.float32 and a.size(-1) == b.size(-2)
-    return rows > 0 and fits and (size >= LARGE or rows * size >= 8 * LARGE)
+    """Whether oneDNN, and the detour to it, takes less time than MKL for (M, K) (K, N); what it cannot have,
+    or what is wrong, is left to PyTorch and its messages."""
+    if not (a.dim() == b.dim() == 2 and a.dtype == b.dtype == torch.float32 and a.size(1) == len(b)):
+        return False
+    return len(a) > 0 and (b.numel() >= LARGE or len(a) * b.numel() >= 8 * LARGE)
 
 
 def onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -37,27 +37,28 @@ def mkl(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def mm(a: Tensor, b: Tensor) -> Tensor:
-    return onednn(a, b) if a.dim() == 2 and worth_it(a, b) else mkl(a, b)
+    return onednn(a, b) if worth_it(a, b) else mkl(a, b)
 
 
 def mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
-    if a.dim() == 2 and worth_it(a, b) and out.dtype == a.dtype and out.shape == (len(a), b.size(1)):
+    if worth_it(a, b) and out.dtype == a.dtype and out.shape == (len(a), b.size(1)):
         return out.copy_(onednn(a, b))
     return mkl(a, b, out)
 
 
 def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    # oneDNN reads any bias as if it were contiguous.
     plain = beta == alpha == 1 and bias.shape == b.shape[1:] and bias.is_contiguous()
-    if plain and bias.dtype == a.dtype and a.dim() == 2 and worth_it(a, b):
+    if plain and bias.dtype == a.dtype and worth_it(a, b):
         return onednn(a, b, bias)
     return torch.ops.aten.addmm.out(bias, a, b, beta=beta, alpha=alpha, out=a.new_empty(0))
 
 
 def bmm(a: Tensor, b: Tensor) -> Tensor:
-    large = a.dim() == b.dim() == 3 and len(a) == len(b) and b.size(1) * b.size(2) >= LARGE
-    if not (large and worth_it(a, b)):
-        return torch.ops.aten.bmm.out(a, b, out=a.new_empty(0))
-    return torch.stack([onednn(left, right) for left, right in zip(a, b, strict=True)])
+    pairs = a.dim() == b.dim() == 3 and 0 < len(a) == len(b)
+    if pairs and b[0].numel() >= LARGE and worth_it(a[0], b[0]):
+        return torch.stack([onednn(left, right) for left, right in zip(a, b, strict=True)])
+    return torch.ops.aten.bmm.out(a, b, out=a.new_empty(0))
 
 
 @functools.cache
@@ -87,8 +88,9 @@ def install() -> None:
 def choose(model: nn.Module | None = None) -> str:
     """Let oneDNN multiply in this process where that is faster: in training (no model), and in sampling
     from a model whose matrices are large. Returns the name of the library for large products."""
+    pytorchs = "MKL" if torch.backends.mkl.is_available() else "PyTorch"
     sizes = sorted(weight.numel() for weight in model.parameters() if weight.dim() == 2) if model else [LARGE]
     if sizes[len(sizes) // 2] < LARGE or not suits():
-        return "MKL"
+        return pytorchs
     install()
     return "oneDNN"

@@ -80,7 +80,7 @@ class Interrupted:
         return self
 
     def _ask(self, number, frame) -> None:
-        if not self.patient or number == signal.SIGINT in self.asked:
+        if not self.patient or (number == signal.SIGINT and number in self.asked):
             raise KeyboardInterrupt
         self.asked.add(number)
 
