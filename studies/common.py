@@ -154,6 +154,14 @@ def panels(columns: int, rows: int = 1, width: float = 4.0, height: float = 3.2)
     return figure, list(axes.flat)
 
 
+def band(axis, places: Sequence[float], runs: Sequence[Sequence[float]], **style) -> None:
+    """Several runs of one curve: their mean as a line, from least to greatest as a band."""
+    each = list(zip(*runs, strict=True))
+    (line,) = axis.plot(places, [mean(values) for values in each], **style)
+    least, most = ([end(values) for values in each] for end in (min, max))
+    axis.fill_between(places, least, most, color=line.get_color(), alpha=0.2, linewidth=0)
+
+
 def save_figure(figure, name: str) -> Path:
     """docs/studies/<name>.svg, the same bytes for the same figure."""
     from matplotlib import rc_context
