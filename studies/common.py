@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
+from textwrap import fill
 from typing import Any
 
 import torch
@@ -171,3 +172,8 @@ def save_figure(figure, name: str) -> Path:
     with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):  # as text: half the size
         figure.savefig(path, metadata={"Date": None})
     return path
+
+
+def say(text: str) -> None:
+    """A paragraph for the terminal."""
+    print("\n" + fill(" ".join(text.split()), 100))
