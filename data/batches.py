@@ -20,12 +20,8 @@ class Batches:
 
     def __init__(self, tokens: np.ndarray, batch_size: int, context_length: int, seed: int):
         assert len(tokens) > context_length, (len(tokens), context_length)
-        self.tokens, self.batch_size, self.context_length, self.seed = (
-            tokens,
-            batch_size,
-            context_length,
-            seed,
-        )
+        self.tokens, self.batch_size = tokens, batch_size
+        self.context_length, self.seed = context_length, seed
         self.windows = max(1, len(tokens) // context_length - 1)  # an epoch; one fewer than fit, to have room
         self.room = len(tokens) - 1 - self.windows * context_length  # to shift them by
 
@@ -108,11 +104,9 @@ def check_length(train: int, validation: int, context_length: int) -> None:
     shortest = min(train, validation)
     if shortest > context_length:
         return
-    can = (
-        f"the largest model.context_length that this text allows is {shortest - 1}"
-        if shortest > 1
-        else "that is too little text to train on"
-    )
+    can = "that is too little text to train on"
+    if shortest > 1:
+        can = f"the largest model.context_length that this text allows is {shortest - 1}"
     raise ValueError(
         f"model.context_length={context_length} needs {context_length + 1:,} tokens in each split; there are "
         f"{train:,} for training and {validation:,} for validation: {can}"

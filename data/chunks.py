@@ -24,10 +24,12 @@ def pieces(text: str) -> Iterator[str]:
 def cut_into_documents(blocks: Iterable[str], separator: str | None = None) -> Iterator[Chunk]:
     """A stream of text as documents: one, or as many as the separator (itself dropped) makes of it.
 
-    Long documents are cut at line starts where they have lines: a tokenizer that never looks across
-    a line's end then finds the same tokens as in the uncut text.
+    Documents of more than 32,768 characters are cut at line starts where they have lines: a tokenizer that
+    never looks across a line's end then finds the same tokens as in the uncut text. GPT-2's pattern does look
+    across when blanks follow: beside such a cut `bpe` may give other ids than `tokenizer.encode(document)`.
     """
     rest, begun = "", False
+    behind = max(CHUNK, len(separator or ""))  # what stays: the rest of a separator may still be on its way
     for block in blocks:
         rest += block
         if separator:
@@ -36,7 +38,7 @@ def cut_into_documents(blocks: Iterable[str], separator: str | None = None) -> I
                 if text or begun:
                     yield Chunk(text, ends=True)
                 begun = False
-        while len(rest) > 2 * CHUNK:  # the rest of a separator may still be on its way; CHUNK stays behind
+        while len(rest) > CHUNK + behind:
             cut = rest.rfind("\n", 1, CHUNK) + 1 or CHUNK
             yield Chunk(rest[:cut], ends=False)
             rest, begun = rest[cut:], True

@@ -3,9 +3,8 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 from data.chunks import Chunk, Reader, cut_into_documents, pieces
 from data.config import DataConfig
@@ -28,21 +27,10 @@ class Corpus:
 
     name: str
     key: str
-    size: int | None
     read: Reader
-    read_validation: Reader | None
-    val_fraction: float
-
-    def documents(self, split: str) -> Iterator[str]:
-        """The documents of "train" or "validation", whole."""
-        assert split in ("train", "validation"), split
-        parts = []
-        for where, chunk in self.chunks():
-            if where == split:
-                parts.append(chunk.text)
-                if chunk.ends:
-                    yield "".join(parts)
-                    parts = []
+    size: int | None = None
+    read_validation: Reader | None = None
+    val_fraction: float = 0.1
 
     def chunks(self) -> Iterator[tuple[str, Chunk]]:
         """Every piece of text, with the split it belongs to."""
@@ -73,7 +61,8 @@ class Corpus:
         position, lengths = 0, iter(lengths)
         for text, ends in self.read():
             if position == 0:
-                length = next(lengths)
+                if not (length := next(lengths, 0)):
+                    raise ValueError(f"{self.name}: it grew while it was being read; start again")
                 cut = max(1, int(length * (1 - self.val_fraction)))
                 near = min(NEAR, (length - cut) // 2)
             here = cut - position  # where in this piece validation begins
@@ -88,27 +77,18 @@ class Corpus:
             position = 0 if ends else position + len(text)
 
 
-class Source(NamedTuple):
-    """Where text comes from, before it is split."""
-
-    name: str
-    key: str
-    read: Reader
-    size: int | None = None
-
-
 def open_corpus(config: DataConfig) -> Corpus:
     """The corpus that the settings describe; raises ValueError for what cannot be one."""
     _check_keys(config)
-    source = SOURCES[config.source](config)
-    key, read_validation = source.key, None
+    corpus = SOURCES[config.source](config)
+    key, read_validation = corpus.key, None
     if config.val_path:
         files = find_files("data.val_path", config.val_path)
         read_validation = partial(read_files, files, config.column, config.separator)
         key += fingerprint(files)
     settings = [key, config.val_fraction, config.separator, config.column]
     key = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
-    return Corpus(source.name, key, source.size, source.read, read_validation, config.val_fraction)
+    return replace(corpus, key=key, read_validation=read_validation, val_fraction=config.val_fraction)
 
 
 def _check_keys(config: DataConfig) -> None:
@@ -121,7 +101,7 @@ def _check_keys(config: DataConfig) -> None:
             raise ValueError(f"data.{setting}={value} belongs to data={source}; add data={source}")
 
 
-def _files(config: DataConfig) -> Source:
+def _files(config: DataConfig) -> Corpus:
     files = find_files("data.path", config.path)
     if config.val_path:
         apart = {file.resolve() for file in find_files("data.val_path", config.val_path)}
@@ -129,23 +109,18 @@ def _files(config: DataConfig) -> Source:
         if not files:
             raise ValueError(f"data.val_path={config.val_path} leaves nothing of data.path to train on")
     read = partial(read_files, files, config.column, config.separator)
-    return Source(config.path, fingerprint(files), read, plain_size(files))
+    return Corpus(config.path, fingerprint(files), read, plain_size(files))
 
 
-def _hub(config: DataConfig) -> Source:
+def _hub(config: DataConfig) -> Corpus:
     key, texts = open_hub(config)
     name = " ".join(filter(None, (config.name, config.config, config.split)))
-    return Source(name, f"{key} {name}", _reader(texts, config.separator))
+    return Corpus(name, f"{key} {name}", _reader(texts, config.separator))
 
 
-def _pydocs(config: DataConfig) -> Source:
-    key = f"pydocs {library_key()}"
-    return Source("Python's documentation", key, _reader(pydocs, config.separator))
-
-
-def _stdlib(config: DataConfig) -> Source:
-    key = f"stdlib {library_key()}"
-    return Source("Python's standard library", key, _reader(stdlib, config.separator))
+def _python(config: DataConfig) -> Corpus:
+    what, texts = ("documentation", pydocs) if config.source == "pydocs" else ("standard library", stdlib)
+    return Corpus(f"Python's {what}", f"{config.source} {library_key()}", _reader(texts, config.separator))
 
 
 def _reader(texts: Callable[[], Iterable[str]], separator: str | None) -> Reader:
@@ -156,4 +131,4 @@ def _reader(texts: Callable[[], Iterable[str]], separator: str | None) -> Reader
     return read
 
 
-SOURCES = {"file": _files, "hub": _hub, "pydocs": _pydocs, "stdlib": _stdlib}
+SOURCES = {"file": _files, "hub": _hub, "pydocs": _python, "stdlib": _python}

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import tempfile
 import zlib
 from collections.abc import Iterator
 from itertools import chain
@@ -30,15 +31,18 @@ def find_files(key: str, path: str) -> list[Path]:
     else:
         files = [Path(found) for found in sorted(glob.glob(path, recursive=True))]
         wanted = "no such file or folder, and no file matches it as a pattern"
-    files = [file for file in files if file.is_file()]
+    files = [*{file.resolve(): file for file in files if file.is_file()}.values()]  # each once
     if not files:
         raise ValueError(f"{key}={path}: {wanted} (looked from {os.getcwd()})")
     return files
 
 
 def _walk(folder: Path) -> list[Path]:
+    def refuse(error: OSError) -> None:
+        raise ValueError(f"{error.filename}: {error.strerror}")
+
     found = []
-    for here, folders, names in os.walk(folder):
+    for here, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [Path(here, name) for name in sorted(names) if not name.startswith(".")]
     return [file for file in found if _kind(file) in KINDS]
@@ -74,7 +78,7 @@ def read_files(files: list[Path], column: str, separator: str | None) -> Iterato
         if _kind(file) == ".jsonl":
             documents = (pieces(text) for text in _json_lines(file, column))
         elif _kind(file) == ".parquet":
-            documents = (pieces(text) for text in parquet_rows(file, column))
+            documents = (pieces(text) for text in _parquet(file, column))
         else:
             documents = iter([_decode(file)])
         for blocks in documents:
@@ -110,6 +114,20 @@ def _decode(file: Path) -> Iterator[str]:
         yield text
 
 
+def _parquet(file: Path, column: str) -> Iterator[str]:
+    """The rows of a Parquet file; a packed one is unpacked first, since its reader goes back and forth."""
+    if not file.name.lower().endswith(".gz"):
+        yield from parquet_rows(file, column, str(file))
+        return
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            with open(plain := Path(folder, "plain.parquet"), "wb") as unpacked:
+                unpacked.writelines(_bytes(file))
+            yield from parquet_rows(plain, column, str(file))
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be unpacked ({error.strerror}); set TMPDIR elsewhere") from None
+
+
 def _json_lines(file: Path, column: str) -> Iterator[str]:
     for number, line in enumerate(_bytes(file, lines=True), 1):
         if line.isspace():
@@ -117,7 +135,7 @@ def _json_lines(file: Path, column: str) -> Iterator[str]:
         where = f"{file}, line {number}"
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{where}: not JSON in UTF-8 ({error})") from None
         if not isinstance(row, dict):
             raise ValueError(f'{where}: not an object like {{"{column}": "..."}}')

@@ -29,9 +29,7 @@ def library_files() -> list[Path]:
     found = []
     top = sysconfig.get_path("stdlib")
     for here, folders, names in os.walk(top):
-        folders[:] = sorted(
-            name for name in folders if name not in LEFT_OUT and not name.startswith("config-")
-        )
+        folders[:] = sorted(name for name in folders if not (name in LEFT_OUT or name.startswith("config-")))
         found += [Path(here, name) for name in sorted(names) if name.endswith(".py")]
     found = [file for file in found if not file.name.startswith("_sysconfigdata")]
     if not found:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -54,8 +54,7 @@ class TokenStore:
 
     @property
     def first_token(self) -> int:
-        """What a text begins with when there is no prompt: the end of another, else a newline, else the most
-        frequent token."""
+        """Where text without a prompt starts: end of text, else a newline, else the most frequent token."""
         if self.tokenizer.end_of_text is not None:
             return self.tokenizer.end_of_text
         newline = self.tokenizer.encode("\n")
@@ -92,7 +91,7 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], N
     With `tokenizer.path`, tokens made earlier by an equal tokenizer are found whatever its file is
     called. Raises ValueError for a text or tokenizer that will not do, and for a disk that is full.
     """
-    os.environ.setdefault("RAYON_NUM_THREADS", str(data.num_proc))  # the threads inside `tokenizers`
+    os.environ.setdefault("RAYON_NUM_THREADS", str(min(data.num_proc, os.cpu_count() or 1)))  # `tokenizers`
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # else it warns whenever somebody forks
     if data.source == "hub" and data.name:
         say(f"looking up {data.name} on the Hugging Face Hub")
@@ -103,10 +102,8 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], N
         try:
             _build(folder, corpus, tokenizer, given, say)
         except OSError as error:
-            raise ValueError(
-                f"cannot keep the prepared text in {folder.parent} ({error.strerror}); "
-                "make room there, or set CLEARHEAD_CACHE to another folder"
-            ) from error
+            why = f"cannot keep the prepared text in {folder.parent} ({error.strerror})"
+            raise ValueError(f"{why}; make room there, or set CLEARHEAD_CACHE to another folder") from error
     return _open(folder, corpus.name)
 
 
@@ -128,11 +125,9 @@ def _meta(folder: Path) -> dict | None:
     try:
         meta = json.loads((folder / "meta.json").read_text("utf-8"))
         size = np.dtype(meta["dtype"]).itemsize
-        whole = all(
-            (folder / f"{split}.bin").stat().st_size == meta["tokens"][split] * size for split in SPLITS
-        )
-        whole = whole and Tokenizer.load(folder / "tokenizer.json").fingerprint == meta["tokenizer"]
-        return meta if whole else None
+        tokens = {split: (folder / f"{split}.bin").stat().st_size / size for split in SPLITS}
+        known = Tokenizer.load(folder / "tokenizer.json").fingerprint == meta["tokenizer"]
+        return meta if known and tokens == meta["tokens"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -180,9 +175,8 @@ def _build(
 def _learn(corpus: Corpus, config: TokenizerConfig, say: Callable) -> Tokenizer:
     """A tokenizer from the training text alone."""
     progress = Progress("reading", corpus.size, say)
-    tokenizer = train_tokenizer(
-        config, (progress.past(chunk.text) for split, chunk in corpus.chunks() if split == "train")
-    )
+    texts = (progress.past(chunk.text) for split, chunk in corpus.chunks() if split == "train")
+    tokenizer = train_tokenizer(config, texts)
     progress.end()
     return tokenizer
 
@@ -212,11 +206,9 @@ def _tokenize(corpus: Corpus, tokenizer: Tokenizer, folder: Path, say: Callable)
             f"{corpus.name}: too little text to keep any for validation; add some, or data.val_path"
         )
     hashes = [tokenizer.fingerprint, *(writers[split].hash.hexdigest() for split in SPLITS)]
+    counted = ("documents", "bytes", "tokens")
     return {
-        **{
-            key: {split: getattr(writers[split], key) for split in SPLITS}
-            for key in ("documents", "bytes", "tokens")
-        },
+        **{key: {split: getattr(writers[split], key) for split in SPLITS} for key in counted},
         "unknown_characters": unknown,
         "unknown_bytes": unknown_bytes,
         "fingerprint": hashlib.sha256(" ".join(hashes).encode()).hexdigest()[:12],
@@ -264,6 +256,7 @@ def _grouped(chunks: Iterator[tuple[str, Chunk]]) -> Iterator[list[tuple[str, Ch
 def _sweep(cache: Path) -> None:
     """Removes what preparations that were killed have left behind."""
     for folder in cache.glob(f"{UNFINISHED}*"):
-        touched = max((path.stat().st_mtime for path in [folder, *folder.iterdir()]), default=0)
-        if time.time() - touched > ABANDONED:
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # another start has just ended, or swept
+            touched = max(path.stat().st_mtime for path in [folder, *folder.iterdir()])
+            if time.time() - touched > ABANDONED:
+                shutil.rmtree(folder)

@@ -17,7 +17,8 @@ ROWS = 256  # read at once
 def text_of(row: dict, column: str, where: str) -> str:
     """The text in one column of a row, "" where the row has none."""
     if column not in row:
-        raise ValueError(f"{where}: no data.column={column}; there is {' '.join(map(str, row)) or 'none'}")
+        there = " ".join(map(repr, [*row][:20])) or "none"
+        raise ValueError(f"{where}: no data.column={column}; there is {there}")
     text = row[column]
     if text is None:
         return ""
@@ -28,15 +29,15 @@ def text_of(row: dict, column: str, where: str) -> str:
     return text
 
 
-def parquet_rows(file: Path, column: str) -> Iterator[str]:
-    """The texts of a Parquet file, read where it lies: no second copy is made."""
+def parquet_rows(file: Path, column: str, where: str) -> Iterator[str]:
+    """The texts of a Parquet file, read where it lies: no second copy is made. Errors call it `where`."""
     from datasets import load_dataset
 
     def opened():
         # it takes names as patterns, so that [1] in a name would mean 1
         return load_dataset("parquet", data_files=[glob.escape(str(file))], split="train", streaming=True)
 
-    return _rows(opened, column, str(file))
+    return _rows(opened, column, where)
 
 
 def open_hub(config: DataConfig) -> tuple[str, Callable[[], Iterator[str]]]:

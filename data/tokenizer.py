@@ -12,6 +12,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from data.config import TokenizerConfig
+from data.words import Words
 
 END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<unk>"
@@ -25,8 +26,8 @@ class Tokenizer:
     """A tokenizer.json at work.
 
     `encode` and `decode` are exact inverses for `bpe` and `byte` on any text, and for `char` on any
-    text of known characters. `char` and `byte` are encoded by NumPy, with the ids that their
-    tokenizer.json gives, a hundred times faster.
+    text of known characters. `char` and `byte` are encoded by NumPy, `bpe` by looking words up, with the
+    ids that their tokenizer.json gives, but faster.
     """
 
     def __init__(self, wrapped: tokenizers.Tokenizer):
@@ -36,6 +37,8 @@ class Tokenizer:
         wrapped.no_padding()
         self.vocabulary = wrapped.get_vocab(with_added_tokens=True)
         self.vocab_size = max(self.vocabulary.values()) + 1
+        self._dtype = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
+        self._words = Words(wrapped, self._dtype)
         self.special = {id for id, token in wrapped.get_added_tokens_decoder().items() if token.special}
         ends = [self.vocabulary[end] for end in ENDS if self.vocabulary.get(end) in self.special]
         self.end_of_text: int | None = ends[0] if ends else None
@@ -71,9 +74,14 @@ class Tokenizer:
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
         """Ids of many texts at once, on every core; what the tokenizer does not know becomes `<unk>`."""
-        if self._table is not None:
+        if self._kind == "bpe":
+            return self._words.encode_batch(texts)
+        if self._kind:
             return [self._table[_units(text, self._kind)] for text in texts]
-        encoded = self.wrapped.encode_batch_fast(texts, add_special_tokens=False)
+        try:
+            encoded = self.wrapped.encode_batch_fast(texts, add_special_tokens=False)
+        except Exception as error:  # what `tokenizers` raises has no narrower class
+            raise ValueError(f"the tokenizer cannot take this text ({error})") from None
         return [np.array(encoding.ids, dtype=np.uint32) for encoding in encoded]
 
     def unknown(self, text: str) -> str:
@@ -117,7 +125,7 @@ class Tokenizer:
 
     @cached_property
     def _kind(self) -> str | None:
-        """ "char" or "byte" where the tokenizer.json works as theirs do, whoever made it."""
+        """ "char", "byte" or "bpe" where the tokenizer.json works as theirs do, whoever made it."""
         shape, model = self._json, self._json["model"]
         if any(not token["special"] for token in shape["added_tokens"]):
             return None
@@ -125,22 +133,16 @@ class Tokenizer:
             return "char"
         if _works_like(shape, _byte()) and not model["merges"] and BYTE_OF.keys() <= model["vocab"].keys():
             return "byte"
-        return None
+        return "bpe" if _works_like(shape, _bpe()) and not model["dropout"] else None
 
     @cached_property
-    def _table(self) -> np.ndarray | None:
+    def _table(self) -> np.ndarray:
         """The id of every code point (char) or byte value (byte)."""
-        dtype = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
-        plain = {token: id for token, id in self.vocabulary.items() if len(token) == 1}
-        if self._kind == "char":
-            table = np.full(0x110000, self.vocabulary[UNKNOWN], dtype)
-            table[[ord(token) for token in plain]] = list(plain.values())
-            return table
-        if self._kind == "byte":
-            table = np.zeros(256, dtype)
-            table[[BYTE_OF[token] for token in plain]] = list(plain.values())
-            return table
-        return None
+        size, number = (0x110000, ord) if self._kind == "char" else (256, BYTE_OF.get)
+        table = np.full(size, self.vocabulary.get(UNKNOWN, 0), self._dtype)
+        plain = {number(token): id for token, id in self.vocabulary.items() if len(token) == 1}
+        table[list(plain)] = list(plain.values())
+        return table
 
 
 def _works_like(shape: dict, other: tokenizers.Tokenizer) -> bool:
@@ -162,11 +164,8 @@ def _hex(character: str) -> str:
 
 def _byte_of() -> dict[str, int]:
     """Byte-level BPE writes each byte as a printable character (Radford et al. 2019): the way back."""
-    printable = [
-        *range(ord("!"), ord("~") + 1),
-        *range(ord("¡"), ord("¬") + 1),
-        *range(ord("®"), ord("ÿ") + 1),
-    ]
+    ranges = (("!", "~"), ("¡", "¬"), ("®", "ÿ"))
+    printable = [byte for first, last in ranges for byte in range(ord(first), ord(last) + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}
 
@@ -184,11 +183,18 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterator[str]) -> Tokenizer:
     if config.name == "char":
         return Tokenizer(_char(_alphabet(texts)))
     if config.vocab_size < LEAST_BPE:
-        raise ValueError(
-            f"tokenizer.vocab_size={config.vocab_size}: bpe needs at least {LEAST_BPE}, "
-            f"the 256 bytes and {END_OF_TEXT}"
-        )
-    return Tokenizer(_bpe(config.vocab_size, spread(texts, SAMPLE)))
+        needs = f"bpe needs at least {LEAST_BPE}, the 256 bytes and {END_OF_TEXT}"
+        raise ValueError(f"tokenizer.vocab_size={config.vocab_size}: {needs}")
+    made = _bpe()
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocab_size,
+        min_frequency=2,  # a pair seen once teaches nothing: small texts get a smaller vocabulary
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=sorted(BYTE_OF),
+        show_progress=False,
+    )
+    made.train_from_iterator(spread(texts, SAMPLE), trainer)
+    return Tokenizer(made)
 
 
 def spread(texts: Iterator[str], limit: int) -> list[str]:
@@ -206,18 +212,10 @@ def spread(texts: Iterator[str], limit: int) -> list[str]:
     return kept
 
 
-def _bpe(vocab_size: int, texts: list[str]) -> tokenizers.Tokenizer:
+def _bpe() -> tokenizers.Tokenizer:
     made = tokenizers.Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=2,  # a pair seen once teaches nothing: small texts get a smaller vocabulary
-        special_tokens=[END_OF_TEXT],
-        initial_alphabet=sorted(BYTE_OF),
-        show_progress=False,
-    )
-    made.train_from_iterator(texts, trainer)
     return made
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,22 @@ def test_a_large_vocabulary_is_stored_in_32_bits(tmp_path, text):
     made = prepare(text, TokenizerConfig(path=str(tmp_path / "tokenizer.json")), silent)
     assert made.train.dtype == np.uint32
     assert made.train.max() == 70_000
+
+
+def test_a_tokenizer_that_has_no_word_for_the_text_is_an_error(tmp_path, text, cache):
+    from tokenizers import Tokenizer, models
+
+    Tokenizer(models.WordLevel({"the": 0}, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match=r"cannot take this text .*\[UNK\]"):
+        prepare(text, TokenizerConfig(path=str(tmp_path / "tokenizer.json")), silent)
+    assert list(cache.iterdir()) == []
+
+
+def test_no_more_threads_than_cores_are_started(text, monkeypatch):
+    monkeypatch.setenv("RAYON_NUM_THREADS", "")
+    monkeypatch.delenv("RAYON_NUM_THREADS")
+    prepare(replace(text, num_proc=10**9), TokenizerConfig("byte"), silent)
+    assert int(os.environ["RAYON_NUM_THREADS"]) == os.cpu_count()
 
 
 def test_the_tokenizer_never_sees_validation(tmp_path):
@@ -196,6 +213,7 @@ def test_what_was_abandoned_is_swept_and_what_is_being_made_is_not(text, cache):
         (folder / "train.bin").touch()
     for path in (old, old / "train.bin", new):
         os.utime(path, (1, 1))
+    (cache / f"{store.UNFINISHED}gone").symlink_to("nowhere")  # as if it went while somebody looks
     prepare(text, TokenizerConfig("byte"), silent)
     assert not old.exists()
     assert new.exists()

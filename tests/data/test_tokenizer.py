@@ -3,20 +3,24 @@
 import json
 import subprocess
 import sys
+from unicodedata import category
 
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from data.config import TokenizerConfig
 from data.tokenizer import END_OF_TEXT, LEAST_BPE, Tokenizer, spread, train_tokenizer
+from data.words import WORD
 
 SAMPLE = "the cat sat on the mat; 从前有座山，山里有座庙。\r\n\tthe end 🎉 <|endoftext|> <unk>\n" * 20
 KINDS = ("bpe", "char", "byte")
 ANY = st.text(st.characters(exclude_categories=["Cs"]))
+BLANKS = " \n\t\r\x0b\x1c\x1f\x85\xa0\u200b\u2028\u3000"  # and what only looks like one
+TRICKY = st.text(st.sampled_from(BLANKS + "'sdmtlvreQſ1٣²Ⅷ_!-.。—从é\u0301🎉𝒳\x7f\x00"))
 KNOWN = st.text(st.sampled_from(sorted(set(SAMPLE))))
 
 
@@ -52,14 +56,77 @@ def test_an_end_of_text_that_is_typed_is_text_also_after_loading(tmp_path, kind)
         np.testing.assert_array_equal(ids, MADE[kind].encode(SAMPLE))
 
 
-@pytest.mark.parametrize("kind", ["char", "byte"])
-@given(text=ANY)
+def definition(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.wrapped.encode(text, add_special_tokens=False).ids
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=ANY | TRICKY)
 def test_a_twin_gives_the_ids_of_its_tokenizer_json(kind, text):
     tokenizer = MADE[kind]
-    assert tokenizer._table is not None
-    expected = tokenizer.wrapped.encode(text, add_special_tokens=False).ids
-    (ids,) = tokenizer.encode_batch([text])
-    assert ids.tolist() == expected
+    assert tokenizer._kind == kind
+    for _ in range(2):
+        (ids,) = tokenizer.encode_batch([text])
+        assert ids.tolist() == definition(tokenizer, text)
+
+
+def ends(pieces: list[str]) -> set[int]:
+    return set(np.cumsum([len(piece) for piece in pieces]).tolist())
+
+
+def cuts(text: str) -> set[int]:
+    """Where `tokenizers` ends the pieces that BPE sees."""
+    pieces = MADE["bpe"].wrapped.pre_tokenizer.pre_tokenize_str(text)
+    return {end for _, (_, end) in pieces}
+
+
+@given(text=TRICKY)
+@example("I'm we've they're he'd she'll don't it's 't's ''s !'s 'S\n's -'s a'sb  'll   're.'t")
+def test_words_end_only_where_the_definition_cuts(text):
+    words = WORD.findall(text)
+    assert "".join(words) == text
+    assert ends(words) <= cuts(text)
+
+
+def test_words_end_only_where_the_definition_cuts_beside_every_character():
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    characters = [c for c in characters if c < "\u3400" or category(c)[0] not in "LC"]  # of letters, some
+    assert len(characters) > 15_000
+    text = "".join(f"a{c}a1{c}1.{c}. {c} \n{c}\n" for c in characters)
+    assert ends(WORD.findall(text)) <= cuts(text)
+
+
+def test_words_are_short_where_text_has_blanks_and_signs():
+    words = WORD.findall("if (a.b):\n    return it's")
+    assert words == ["if", " (", "a", ".", "b", "):", "\n   ", " return", " it's"]
+
+
+def test_words_that_were_forgotten_are_learnt_again(monkeypatch):
+    monkeypatch.setattr("data.words.KEPT", 30)
+    tokenizer = made("bpe")
+    for text in (SAMPLE, "x" * 100, "the cat", SAMPLE):
+        (ids,) = tokenizer.encode_batch([text])
+        assert ids.tolist() == definition(tokenizer, text)
+    assert len(tokenizer._words.ids) == len(set(WORD.findall(SAMPLE)))
+
+
+@pytest.mark.parametrize("change", ["dropout", "pre_tokenizer", "normalizer", "added"])
+def test_only_a_tokenizer_that_cuts_as_gpt2_does_looks_words_up(change):
+    other = tokenizers.Tokenizer.from_str(MADE["bpe"].wrapped.to_str())
+    assert Tokenizer(other)._kind == "bpe"
+    if change == "dropout":
+        other.model.dropout = 0.5
+    elif change == "pre_tokenizer":
+        other.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    elif change == "normalizer":
+        other.normalizer = tokenizers.normalizers.Lowercase()
+    else:
+        other.add_tokens(["e c"])
+    assert Tokenizer(other)._kind is None
+    if change != "dropout":
+        texts = ["the cat", " the cat 从前 THE END", ""]
+        ids = Tokenizer(other).encode_batch(texts)
+        assert [row.tolist() for row in ids] == [definition(Tokenizer(other), text) for text in texts]
 
 
 @pytest.mark.parametrize("kind", KINDS)
