@@ -37,6 +37,7 @@ test("a state means the youngest run, its text, and the step at or before the on
   assert.equal(place({ run: "gone" }).run, "young");
   assert.equal(place({ tag: "attention/a" }).tag, "attention/a");
   assert.deepEqual(locate({}, DEFAULTS).steps, []);
+  assert.equal(place({ run: "constructor" }).run, "young");
   assert.equal(nearest([5, 10], 3), 5);
 });
 
@@ -95,6 +96,7 @@ test("heads are named by the pattern in which they score most", () => {
   assert.deepEqual(mostTelling(HEADER), [1, 0]); // and not the sink
   assert.deepEqual(mostTelling({ ...HEADER, scores: {} }), [0, 0]);
   assert.equal(label("previous_token"), "previous token");
+  assert.deepEqual(scoresOf({ scores: { constructor: [[1]] } }), ["constructor"]);
 });
 
 test("rankings put what is missing last, and since is where the last clear stretch began", () => {
@@ -110,7 +112,7 @@ function server(asked) {
     asked.push(url.pathname.split("/").at(-1) + url.search);
     if (url.searchParams.get("step") === "13") return Response.json({ error: "the header is damaged" }, { status: 400 });
     if (url.pathname.endsWith("layer")) return new Response(gzipSync(new Uint8Array(10)));
-    const header = { version: 1, layers: 2, heads: 1, length: 4, causal: true, tokens: ["a", "b", "c", "d"] };
+    const header = { version: url.searchParams.get("step") === "14" ? 2 : 1, layers: 2, heads: 1, length: 4, causal: true, tokens: ["a", "b", "c", "d"] };
     return Response.json(url.pathname.endsWith("scores") ? { steps: [] } : header);
   };
 }
@@ -125,6 +127,7 @@ test("each step is asked for once; a run made again is another one; a failure is
   assert.notEqual(await cache.maps("r/1 ü", "attention/text", [0, 99]), maps);
   for (const _ of [1, 2]) await assert.rejects(cache.maps("r", "t", [13, 1]), { message: "the header is damaged" });
   assert.equal(asked.filter((one) => one.includes("step=13")).length, 2);
+  await assert.rejects(cache.maps("r", "t", [14, 1]), { message: "it is in a newer format; load the page again" });
 });
 
 test("maps that were not looked at for long make room", async () => {

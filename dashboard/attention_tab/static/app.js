@@ -29,10 +29,10 @@ export class App {
   get place() { return locate(this.index, this.state); }
   /** [layer, head] that the text and the sentence speak of. */
   get focus() { return this.pointed?.head ?? this.selected; }
-
   /** [layer, head] of the large map. */
-  get selected() {
-    const { state: { layer: l, head: h }, maps: { header } } = this;
+  get selected() { return this.choose(this.maps.header); }
+  choose(header) {
+    const { layer: l, head: h } = this.state;
     return l >= 0 && l < header.layers && h >= 0 && h < header.heads ? [l, h] : mostTelling(header);
   }
 
@@ -58,6 +58,8 @@ export class App {
     else if (changed.length) this.drawPoint();
   }
 
+  /** A link may be pasted into the address; what TensorBoard writes there says nothing to us. */
+  readAddress() { if (readHash().includes("p.attention.")) this.set(parse(readHash())); }
   writeAddress() { writeHash(serialise(this.state)); }
   put(key, value) { this.set({ [key]: value }); }
   next(key) { this.put(key, CHOICES[key][(CHOICES[key].indexOf(this.state[key]) + 1) % CHOICES[key].length]); }
@@ -66,7 +68,6 @@ export class App {
   hover(query, key, head) { this.drawPoint((this.pointed = { query, key, head })); }
   unhover() { this.drawPoint((this.pointed = null)); }
   moveStep(by) { this.goTo(this.place.steps.indexOf(this.place.step) + by); }
-  moveToken(by) { this.keep(around(Math.max(0, this.point.query) + by, this.maps.header.length), -1); }
   zoom(factor) { this.views.maps.big.zoom(factor); }
   explain() { $(".help").showModal(); }
   save({ run, tag, step } = this.place) { savePicture($("main"), `${run} · ${tag} · step ${step}`); }
@@ -74,7 +75,14 @@ export class App {
   goTo(i) {
     const { steps } = this.place;
     if (this.following) this.follow();
-    this.put("step", steps[Math.max(0, Math.min(steps.length - 1, i))]);
+    this.put("step", steps[Math.max(0, Math.min(steps.length - 1, i))] ?? -1);
+  }
+
+  /** [query, key] that a token of the text stands for. */
+  cell(i) { return this.state.toward === "from" ? [i, -1] : [-1, i]; }
+  moveToken(by) {
+    const at = Math.max(0, this.point.query, this.point.key);
+    this.keep(...this.cell(around(at + by, this.maps.header.length)));
   }
 
   moveHead(down, right) {
@@ -131,6 +139,8 @@ export class App {
       const history = this.cache.scores(run, tag, points).catch(() => null);
       const maps = await this.fetch(run, tag, points[i]);
       if (this.state.view === "compare") await this.views.compare.load(maps);
+      const alike = (key) => maps.header[key] === this.maps?.header[key];
+      if (!["layers", "heads", "length"].every(alike)) this.pointed = null; // it may not exist here
       Object.assign(this, { maps, history: await history });
       const [layer, head] = this.selected; // chosen once: it must not jump from step to step
       Object.assign(this.state, { run, tag, layer, head });

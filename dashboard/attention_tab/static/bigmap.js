@@ -4,16 +4,15 @@ import { isDark } from "./host.js";
 import { paintWindow, scratch } from "./paint.js";
 import { colours, shade } from "./palette.js";
 
-const LINE = 11; // pixels that a label needs
+const [LINE, LABELS, SCALE] = [11, 74, 56]; // pixels for a token's label: across, along; for the scale
 const MARKS = [0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75];
 
 export class BigMap {
   from = [0, 0]; // the first row and column in view
   zoomed = 0; // how many are in view; 0 = all
 
-  /** `labels`, `scale`: pixels for the tokens, and for the scale. */
-  constructor(app, { labels = 74, scale = 46 } = {}) {
-    Object.assign(this, { app, labels, scale, element: stamp("bigmap") });
+  constructor(app) {
+    Object.assign(this, { app, element: stamp("bigmap") });
     for (const part of ["base", "over", "note", "ground", "beside", "below"]) this[part] = $(`.${part}`, this.element);
     new ResizeObserver(() => this.draw()).observe(this.element);
     this.over.onpointermove = (event) => app.hover(...this.at(event));
@@ -30,7 +29,7 @@ export class BigMap {
   /** [query, key] under the pointer; of a row's label or a column's, the other one is −1. */
   at({ offsetX, offsetY }) {
     const place = (at, i) => (at >= 0 && at < this.side ? Math.floor(at / this.unit) + this.from[i] : -1);
-    return [place(offsetY, 0), place(offsetX - this.labels, 1)];
+    return [place(offsetY, 0), place(offsetX - LABELS, 1)];
   }
 
   zoom(factor, around = [this.app.point.query, this.app.point.key]) {
@@ -54,12 +53,12 @@ export class BigMap {
   draw() {
     const width = this.element.clientWidth;
     if (!this.maps || !width) return;
-    const { maps, l, h, count, labels } = this;
-    this.side = Math.max(60, width - labels - this.scale);
+    const { maps, l, h, count } = this;
+    this.side = Math.max(60, width - LABELS - SCALE);
     this.unit = this.side / count;
-    this.ground.style.cssText = `left: ${labels}px; width: ${this.side}px; height: ${this.side}px`;
+    this.ground.style.cssText = `left: ${LABELS}px; width: ${this.side}px; height: ${this.side}px`;
     this.note.textContent = maps.has(l) ? "" : `Layer ${l} of this step is damaged: ${maps.layers[l]?.message}.`;
-    const context = sharp(this.base, width, this.side + labels);
+    const context = sharp(this.base, width, this.side + LABELS);
     context.font = `10px ${look.mono}`;
     if (maps.has(l)) this.paint(context);
     const every = Math.ceil(LINE / this.unit);
@@ -79,14 +78,14 @@ export class BigMap {
     paintWindow(image.pixels, maps, l, h, this.app.lut(maps, l, h), this.from, count, factor);
     picture.getContext("2d").putImageData(image, 0, 0);
     context.imageSmoothingEnabled = false;
-    context.drawImage(picture, this.labels, 0, side, side);
+    context.drawImage(picture, LABELS, 0, side, side);
   }
 
   /** A token beside its row (`way` 0) or below its column (1). */
   label(context, way, i) {
     const middle = (i - this.from[way] + 0.5) * this.unit;
     context.save();
-    context.translate(this.labels + (way ? middle : -6), way ? this.side + 6 : middle);
+    context.translate(LABELS + (way ? middle : -6), way ? this.side + 6 : middle);
     context.rotate(way ? -Math.PI / 2 : 0);
     Object.assign(context, { fillStyle: look.muted, textAlign: "right", textBaseline: "middle" });
     context.fillText(shorten(this.maps.header.tokens[i], 10), 0, 0.5);
@@ -95,7 +94,7 @@ export class BigMap {
 
   drawScale(context) {
     const { maps, side, l, h, app, app: { state: { palette, curve } } } = this;
-    const x = this.labels + side + 10;
+    const x = LABELS + side + 10;
     colours(maps.signed ? "change" : palette, isDark()).forEach(([r, g, b], i) => {
       context.fillStyle = `rgb(${r} ${g} ${b})`;
       context.fillRect(x, side * (1 - (i + 1) / 256), 9, side / 256 + 0.7);
@@ -117,20 +116,20 @@ export class BigMap {
   /** The cross hairs, and the names of what they are on (text on a canvas would cost a frame its style). */
   point() {
     if (!this.maps || !this.side) return;
-    const { app: { point }, side, labels, unit } = this;
-    const [context, thick] = [sharp(this.over, labels + side + this.scale, side + labels), Math.max(unit, 2)];
+    const { app: { point }, side, unit } = this;
+    const [context, thick] = [sharp(this.over, LABELS + side + SCALE, side + LABELS), Math.max(unit, 2)];
     [point.query, point.key].forEach((at, way) => {
       const [name, place] = [way ? this.below : this.beside, (at - this.from[way]) * unit];
       name.hidden = at < 0 || place < 0 || place >= side;
       if (name.hidden) return;
       name.textContent = shorten(this.maps.header.tokens[at], 10);
       const middle = place + unit / 2;
-      name.style.cssText = way ? `left: ${labels + middle}px; top: ${side + 3}px; height: ${labels - 4}px`
-        : `top: ${middle}px; width: ${labels - 4}px`;
+      name.style.cssText = way ? `left: ${LABELS + middle}px; top: ${side + 3}px; height: ${LABELS - 4}px`
+        : `top: ${middle}px; width: ${LABELS - 4}px`;
       const [x, y, w, h] = way ? [place, 0, thick, side] : [0, place, side, thick];
       for (const [grow, colour] of [[1.5, look.halo], [0.5, look.cross]]) {
         context.strokeStyle = colour;
-        context.strokeRect(labels + x - grow, y - grow, w + 2 * grow, h + 2 * grow);
+        context.strokeRect(LABELS + x - grow, y - grow, w + 2 * grow, h + 2 * grow);
       }
     });
   }

@@ -1,5 +1,5 @@
 /** Data from the server: each thing is asked for once, and old maps go when they take too much memory. */
-import { Damaged, Maps, checkHeader, inflate } from "./format.js";
+import { Damaged, Maps, inflate } from "./format.js";
 
 const ROOM = 192 * 2 ** 20; // bytes of maps
 
@@ -23,7 +23,8 @@ export class Cache {
   /** The maps of a step. The wall time tells a run that was made again from the old one. */
   maps(run, tag, [step, t]) {
     return this.once(`maps ${run} ${tag} ${step} ${t}`, async () => {
-      const header = checkHeader(await this.json("header", { run, tag, step, t }));
+      const header = await this.json("header", { run, tag, step, t });
+      if (header.version !== 1) throw new Damaged("it is in a newer format; load the page again");
       return new Maps(header, async (layer, size) => {
         this.makeRoom();
         return inflate((await this.get("layer", { run, tag, step, layer, t })).body, size);

@@ -36,8 +36,7 @@ export class Chart {
 
   /** A line; one that is wide with its points and its name. */
   line({ name, values }, colour, width) {
-    const { steps } = this.plot;
-    const points = steps.flatMap((step, i) => (values[i] == null ? [] : [[this.x(step), this.y(values[i])]]));
+    const points = this.plot.steps.flatMap((step, i) => (values[i] == null ? [] : [[this.x(step), this.y(values[i])]]));
     this.stroke(points, colour, width);
     Object.assign(this.context, { fillStyle: colour, textAlign: "left" });
     if (width === 2) for (const [x, y] of points) this.context.fillRect(x - 2, y - 2, 4, 4);

@@ -6,7 +6,6 @@ import { Grid } from "./grid.js";
 import { nearest } from "./state.js";
 
 const MOST = 3; // beside the run in view
-const NARROW = { labels: 66, scale: 56 }; // pixels
 
 export class Compare {
   panels = [];
@@ -70,9 +69,8 @@ export class Compare {
     if (sound.length) this.grid.show(sound[0].difference, views.maps.heads(maps.header));
     $(".heads p", this.root).textContent = `${sound[0]?.title} · below a head: how much of its attention has moved`;
     const seen = sound.flatMap((one) => [[one.words, one.other], [one.title, one.difference]]);
-    if (sound.length) seen.unshift([here, maps]);
-    this.shown = seen.map(([title, shown], i) => {
-      const { map, element } = (this.panels[i] ??= { map: new BigMap(this.app, NARROW), element: stamp("panel") });
+    this.shown = [[here, maps], ...seen].map(([title, shown], i) => {
+      const { map, element } = (this.panels[i] ??= { map: new BigMap(this.app), element: stamp("panel") });
       fill(element, { title });
       element.append(map.element);
       return { map, element, maps: shown };
@@ -92,7 +90,7 @@ export class Compare {
 
   point() {
     const { query, key } = this.app.point;
-    if (this.shown.length) this.grid.point();
+    if (this.shown.length > 1) this.grid.point();
     for (const { map, maps, map: { l, h }, element } of this.shown) {
       map.point();
       const seen = query >= 0 && key >= 0 && maps.has(l) && maps.visible(query, key);

@@ -4,24 +4,8 @@
  * Row t is the token that looks (query), column s the one it looks at (key).
  */
 
-const VERSION = 1;
-const LIMITS = { layers: 256, heads: 256, length: 1024 };
-
 /** Data that is not what it should be; the message says why. */
 export class Damaged extends Error {}
-
-/** The header, if the maps that it announces can be unpacked. */
-export function checkHeader(header) {
-  const { version, length, tokens } = header ?? {};
-  if (version !== VERSION) throw new Damaged(`its format has version ${version}, this page reads ${VERSION}`);
-  for (const [key, most] of Object.entries(LIMITS)) {
-    const fits = Number.isInteger(header[key]) && header[key] >= 1 && header[key] <= most;
-    if (!fits) throw new Damaged(`${key} is ${header[key]}, not a whole number from 1 to ${most}`);
-  }
-  const texts = Array.isArray(tokens) && tokens.every((one) => typeof one === "string");
-  if (!texts || tokens.length !== length) throw new Damaged(`it does not name its ${length} tokens`);
-  return { ...header, scores: header.scores ?? {} };
-}
 
 /** Exactly `size` bytes out of a gzip stream; reading stops at the first byte too many. */
 export async function inflate(stream, size) {
@@ -42,7 +26,7 @@ export async function inflate(stream, size) {
   return bytes;
 }
 
-/** The maps of one run, probe and step. `layers[l]` holds bytes, a `Damaged`, or nothing yet. */
+/** The maps of one run, probe and step. `layers[l]` holds bytes, an error, or nothing yet. */
 export class Maps {
   signed = false;
   layers = [];
@@ -57,7 +41,10 @@ export class Maps {
   /** Resolves when layer l is there, or the reason why not. */
   load(l) {
     this.loading[l] ??= this.fetchLayer(l, this.header.heads * this.size)
-      .catch((error) => (error instanceof Damaged ? error : new Damaged(error.message)))
+      .catch((error) => {
+        delete this.loading[l]; // asked again: the fault may have been the network's
+        return error;
+      })
       .then((layer) => (this.layers[l] = layer));
     return this.loading[l];
   }
@@ -93,7 +80,7 @@ export class Difference extends Maps {
     if (odd) throw new Damaged(`has another shape: ${odd} ${first.header[odd]}, not ${second.header[odd]}`);
     super(second.header, async (l) => {
       const [a, b] = await Promise.all([first.load(l), second.load(l)]);
-      for (const layer of [a, b]) if (layer instanceof Damaged) throw layer;
+      for (const layer of [a, b]) if (layer instanceof Error) throw layer;
       return b.map((byte, i) => CHANGES[a[i] * 256 + byte]);
     });
     Object.assign(this, { first, second });

@@ -24,6 +24,7 @@ function frame() {
 
 /** Read directly: TensorBoard 2.21 answers GetURLPluginData with {} on the first load. */
 export const readHash = () => frame().location.hash;
+export const watchHash = (changed) => frame().addEventListener("hashchange", changed);
 
 /** Writes the address's fragment, unless another tab of TensorBoard is in front. */
 export function writeHash(hash) {

@@ -1,7 +1,7 @@
 /** TensorBoard calls `render` once, in an empty frame. */
 import { App } from "./app.js";
 import { $, readLook } from "./dom.js";
-import { connect, followTheme } from "./host.js";
+import { connect, followTheme, watchHash } from "./host.js";
 import { DEFAULTS, read } from "./state.js";
 
 export async function render() {
@@ -13,6 +13,7 @@ export async function render() {
   const app = new App();
   followTheme(() => app.maps ? app.show(readLook()) : readLook());
   connect(() => app.reload());
+  watchHash(() => app.readAddress());
   listen(app);
   window.focus(); // keys work without a click
   await app.reload();
@@ -31,7 +32,10 @@ function listen(app) {
     if (target.id === "steps") app.goTo(Number(target.value));
     else if (Object.hasOwn(DEFAULTS, target.name)) app.set({ [target.name]: read(target.name, target.value) });
   });
-  document.addEventListener("click", ({ target }) => act(target.closest("[data-do]")));
+  const tidy = (target) => { // what hangs open closes, unless that is where the click went
+    for (const one of document.querySelectorAll("details[open]")) one.open = one.contains(target);
+  };
+  document.addEventListener("click", ({ target }) => act(target.closest("[data-do]"), tidy(target)));
   document.addEventListener("keydown", (event) => {
     const { key, shiftKey, target } = event;
     const name = key.length === 1 ? key.toLowerCase() : shiftKey ? `Shift ${key}` : key;

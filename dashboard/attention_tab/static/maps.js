@@ -17,17 +17,17 @@ export class MapsView {
 
   /** The heads to draw, as [layer, head], in the order and above the floor that is asked for. */
   heads(header) {
-    const { state: { order, floor, layer } } = this.app;
+    const { state: { order, floor } } = this.app;
     const ranked = ranking(header.scores[order] ?? []).filter(({ value }) => value >= floor);
     if (header.scores[order]) return ranked.slice(0, MANY).map(({ at }) => at);
     const room = Math.max(1, Math.floor(MANY / header.heads)); // layers
-    const first = Math.max(0, Math.min(header.layers - room, layer - (room >> 1)));
+    const first = Math.max(0, Math.min(header.layers - room, this.app.choose(header)[0] - (room >> 1)));
     return allHeads(header).filter(([l]) => l >= first && l < first + room);
   }
 
   layers(header) {
-    const shown = [...this.heads(header), ...parsePins(this.app.state.pins, header), [this.app.state.layer]];
-    return [...new Set(shown.map(([l]) => l))].filter((l) => l >= 0 && l < header.layers);
+    const shown = [...this.heads(header), ...parsePins(this.app.state.pins, header), this.app.choose(header)];
+    return [...new Set(shown.map(([l]) => l))];
   }
 
   /** "0.62 previous", or "mixed"; only the score if heads are ordered by one. */

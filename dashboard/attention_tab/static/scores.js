@@ -6,7 +6,7 @@ import { colours, shade } from "./palette.js";
 import { allHeads, label, nameOf, ranking, scoresOf, short, since, strongest } from "./scoring.js";
 
 const LISTED = 64; // heads
-const BOUNDS = { ablation: [-0.02, 0.05], loss: [0, 1], gain: [0, 0.5] }; // what a chart has room for at least
+const BOUNDS = { __proto__: null, ablation: [-0.02, 0.05], loss: [0, 1], gain: [0, 0.5] }; // of a chart, at least
 
 export class Scores {
   constructor(app) {
@@ -38,6 +38,8 @@ export class Scores {
     $("#cards").replaceChildren(...this.names.map((one) => this.card(one)));
     $("#score-name").textContent = this.name ? label(this.name) : "No scores were recorded.";
     $("#score-says").replaceChildren(explanation(this.name));
+    $("#scores .parts").hidden = !this.name;
+    if (!this.name) return;
     this.list();
     this.draw();
   }
@@ -45,8 +47,8 @@ export class Scores {
   draw(hovered) {
     const { app: { history, selected, place, state: { axis } }, name } = this;
     if (!history || !name) return;
-    const front = Array.isArray(this.now()) ? nameOf(selected) : label(name);
     const [steps, lines, bounds] = [history.steps, this.lines(), BOUNDS[name] ?? [0, 1]];
+    const front = lines[0].at ? nameOf(selected) : label(name);
     this.chart.show({ steps, lines, front, hovered, current: place.step, axis, bounds });
     this.chart.canvas.ariaLabel = `${label(name)} at ${steps.length} steps; now ${this.best(name)}`;
   }
@@ -55,7 +57,7 @@ export class Scores {
   lines() {
     const { name, app: { history, maps } } = this;
     const all = history?.headers.map((header) => header?.scores[name] ?? header?.[name] ?? null) ?? [];
-    if (!Array.isArray(this.now())) return [{ name: label(name), values: all }];
+    if (!all.some(Array.isArray)) return [{ name: label(name), values: all }];
     const values = ([l, h]) => all.map((matrix) => matrix?.[l]?.[h] ?? null);
     return allHeads(maps.header).map((at) => ({ name: nameOf(at), at, values: values(at) }));
   }
@@ -63,6 +65,7 @@ export class Scores {
   /** The most of a score, in words. */
   best(name) {
     const now = this.now(name);
+    if (now == null) return "not measured yet";
     const [{ at, value }] = Array.isArray(now) ? ranking(now) : [{ value: now }];
     return at ? `most: ${nameOf(at)} ${number(value)}` : `${number(value)} nats a token`;
   }

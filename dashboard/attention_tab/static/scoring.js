@@ -1,6 +1,6 @@
 /** What heads are called. The scores are those of dashboard/heads.py; page.html says what each one means. */
 
-const PATTERNS = { previous_token: "previous", induction: "induction", duplicate_token: "copies",
+const PATTERNS = { __proto__: null, previous_token: "previous", induction: "induction", duplicate_token: "copies",
   first_token: "first", current_token: "itself" }; // and what to call them where there is little room
 const CLEAR = 0.5; // of a head's attention
 export const label = (name) => (name === "gain" ? "induction gain" : name.replaceAll("_", " "));

@@ -44,7 +44,7 @@ export function serialise(state) {
 /** What a record means, given the index {run: {tag: [[step, wall time], …]}}; the youngest run unless it says. */
 export function locate(index, state) {
   const age = (run) => Math.max(...Object.values(index[run]).map((points) => points.at(-1)[1]));
-  const run = index[state.run] ? state.run : Object.keys(index).sort((a, b) => age(b) - age(a))[0];
+  const run = Object.hasOwn(index, state.run) ? state.run : Object.keys(index).sort((a, b) => age(b) - age(a))[0];
   const tags = Object.keys(index[run] ?? {});
   const tag = tags.includes(state.tag) ? state.tag : (tags.find((one) => one.endsWith("/text")) ?? tags[0]);
   const points = index[run]?.[tag] ?? [];

@@ -8,7 +8,7 @@ export class Text {
     this.app = app;
     const aim = (event, act) => {
       const i = this.spans.indexOf(event.target);
-      if (i >= 0) act.apply(app, app.state.toward === "from" ? [i, -1] : [-1, i]);
+      if (i >= 0) act.apply(app, app.cell(i));
     };
     $("#tokens").onpointerover = (event) => aim(event, app.hover);
     $("#tokens").onpointerleave = () => app.unhover();
@@ -40,11 +40,9 @@ export class Text {
       const alpha = seen ? 8 * Math.round(9 * Math.sqrt(maps.value(l, h, t, s))) : 0;
       if (alpha !== span.alpha) span.style.backgroundColor = alpha ? `rgb(var(--accent-rgb) / ${alpha}%)` : "";
       span.alpha = alpha;
+      span.classList.toggle("query", i === query);
+      span.classList.toggle("key", i === key);
     });
-    for (const [name, i] of [["query", query], ["key", key]]) {
-      $(`#tokens .${name}`)?.classList.remove(name);
-      this.spans[i]?.classList.add(name);
-    }
     const what = query >= 0 ? `where token ${query} looks` : key >= 0 ? `who looks at token ${key}` : "nothing";
     const bars = maps.header.loss ? " Bar below a token: how surprised the model was by it." : "";
     $("#legend").textContent = `Colour: ${what}, in L${l}H${h}.${bars}`;
