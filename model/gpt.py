@@ -24,10 +24,17 @@ ACTIVATIONS = {
 }
 
 
+class RMSNorm(nn.RMSNorm):
+    """x / rms(x) · gain (Zhang & Sennrich 2019, arXiv 1910.07467), in the precision x comes in."""
+    def forward(self, x: Tensor) -> Tensor:
+        gain = None if self.weight is None else self.weight.to(x.dtype)
+        return F.rms_norm(x, self.normalized_shape, gain, self.eps)
+
+
 def make_norm(config: ModelConfig) -> nn.Module:
     """x / rms(x), or (x − mean) / std; then a gain a feature if `norm_weight`."""
-    if config.norm == "rmsnorm":  # Zhang & Sennrich 2019, arXiv 1910.07467
-        return nn.RMSNorm(config.d_model, config.norm_eps, config.norm_weight)
+    if config.norm == "rmsnorm":
+        return RMSNorm(config.d_model, config.norm_eps, config.norm_weight)
     return nn.LayerNorm(config.d_model, config.norm_eps, config.norm_weight, bias=config.bias)
 
 
@@ -37,7 +44,7 @@ def make_qk_norm(config: ModelConfig, gain: float) -> nn.Module | None:
     sharp as one of 128, at which it is 1."""
     if not config.qk_norm:
         return None
-    norm = nn.RMSNorm(config.d_head, config.norm_eps, config.norm_weight)
+    norm = RMSNorm(config.d_head, config.norm_eps, config.norm_weight)
     if config.norm_weight:
         nn.init.constant_(norm.weight, gain)
     return norm

@@ -13,11 +13,12 @@ SWITCHES = ("auto", "true", "false")
 
 @dataclass
 class OptimizerConfig:
-    """`lr` steps AdamW's part; `matrix_lr` steps Muon's: the 2-D weights inside the blocks."""
+    """`lr` steps AdamW's part; `matrix_lr` and `momentum` Muon's: the 2-D weights inside the blocks."""
 
     name: str = "muon"
     lr: float = 0.008
     matrix_lr: float | None = None
+    momentum: float | None = None
     weight_decay: float = 0.05
     beta1: float = 0.9
     beta2: float = 0.95
@@ -26,10 +27,13 @@ class OptimizerConfig:
         choose("optimizer", self.name, OPTIMIZERS)
         if self.name == "muon":
             self.matrix_lr = 0.05 if self.matrix_lr is None else self.matrix_lr
-        elif self.matrix_lr is not None:
-            raise ValueError(f"optimizer.matrix_lr={self.matrix_lr}: only optimizer=muon has it")
+            self.momentum = 0.95 if self.momentum is None else self.momentum
+        for key in ("matrix_lr", "momentum"):
+            if self.name != "muon" and (value := getattr(self, key)) is not None:
+                raise ValueError(f"optimizer.{key}={value}: only optimizer=muon has it")
         between("optimizer.lr", self.lr, 0)
         between("optimizer.matrix_lr", self.matrix_lr, 0)
+        between("optimizer.momentum", self.momentum, 0, 0.999999)
         between("optimizer.weight_decay", self.weight_decay, 0)
         between("optimizer.beta1", self.beta1, 0, 0.999999)
         between("optimizer.beta2", self.beta2, 0, 0.999999)

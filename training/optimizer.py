@@ -11,19 +11,24 @@ from training.config import OptimizerConfig
 STACKED = {"qkv.weight": 3, "gate_up.weight": 2}
 
 
+def has_bfloat16(device: str) -> bool:
+    """Whether bfloat16 products are faster than float32's on this kind of device, here."""
+    return device != "cpu" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
 def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
     """U Vᵀ of each matrix U S Vᵀ (N, rows, columns), about: singular values end between 0.7 and 1.2.
 
-    A quintic Newton–Schulz iteration (Jordan et al. 2024, kellerjordan.github.io/posts/muon). In float32
-    on a CPU, where bfloat16 products without hardware for them are ruinously slow.
+    A quintic Newton–Schulz iteration (Jordan et al. 2024, kellerjordan.github.io/posts/muon), in bfloat16
+    as there, but in float32 on a CPU without units for it, where such products are ruinously slow.
     """
-    x = matrices if matrices.device.type == "cpu" else matrices.bfloat16()
+    x = matrices.bfloat16() if has_bfloat16(matrices.device.type) else matrices
     if tall := x.size(1) > x.size(2):
         x = x.mT
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(steps):
         gram = x @ x.mT
-        x = 3.4445 * x + (2.0315 * (gram @ gram) - 4.7750 * gram) @ x
+        x = 3.4445 * x + torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315) @ x
     return (x.mT if tall else x).to(matrices.dtype)
 
 
@@ -35,31 +40,32 @@ class Muon(torch.optim.Optimizer):
     orthogonalised together.
     """
 
-    def __init__(self, weights: dict[int, list[nn.Parameter]], lr: float, weight_decay: float) -> None:
+    def __init__(
+        self, weights: dict[int, list[nn.Parameter]], lr: float, weight_decay: float, momentum: float = 0.95
+    ) -> None:
         groups = [{"params": params, "pieces": pieces} for pieces, params in weights.items()]
-        super().__init__(groups, {"lr": lr, "momentum": 0.95, "weight_decay": weight_decay})
+        super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self) -> None:
         """One update from the gradients at hand."""
-        wide = defaultdict(list)  # (rows, columns) with rows ≤ columns → [(weight, update)]
         for group in self.param_groups:
-            for weight in group["params"]:
-                buffer = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
-                buffer.lerp_(weight.grad, 1 - group["momentum"])
-                update = weight.grad.lerp(buffer, group["momentum"])  # Nesterov
-                weight.mul_(1 - group["lr"] * group["weight_decay"])
-                chunks = zip(weight.chunk(group["pieces"]), update.chunk(group["pieces"]), strict=True)
-                for piece, change in chunks:
-                    rows, columns = piece.shape
-                    scale = group["lr"] * max(1, rows / columns) ** 0.5
-                    if rows > columns:
-                        piece, change = piece.mT, change.mT
-                    wide[piece.shape].append((piece, change, scale))
-        for alike in wide.values():
-            updates = orthogonalise(torch.stack([change for _, change, _ in alike]))
-            for (piece, _, scale), update in zip(alike, updates, strict=True):
-                piece.sub_(update, alpha=scale)
+            weights, lr = group["params"], group["lr"]
+            gradients = [weight.grad for weight in weights]
+            buffers = [
+                self.state[weight].setdefault("momentum", torch.zeros_like(weight)) for weight in weights
+            ]
+            torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])
+            updates = torch._foreach_lerp(gradients, buffers, group["momentum"])  # Nesterov
+            torch._foreach_mul_(weights, 1 - lr * group["weight_decay"])
+            alike = defaultdict(list)  # (rows, columns) → [(matrix, its update)]
+            for weight, update in zip(weights, updates, strict=True):
+                for matrix, change in zip(*(x.chunk(group["pieces"]) for x in (weight, update)), strict=True):
+                    alike[matrix.shape].append((matrix, change))
+            for (rows, columns), pairs in alike.items():
+                matrices, changes = zip(*pairs, strict=True)
+                changes = orthogonalise(torch.stack(changes)).unbind()
+                torch._foreach_sub_(matrices, changes, alpha=lr * max(1, rows / columns) ** 0.5)
 
 
 def pieces(name: str) -> int:
@@ -92,7 +98,9 @@ def make_optimizers(model: nn.Module, config: OptimizerConfig) -> list[torch.opt
         [group for group in groups if group["params"]],
         lr=config.lr, betas=(config.beta1, config.beta2), fused=fused,
     )
-    optimizers = [Muon(muon, config.matrix_lr, config.weight_decay), adamw] if muon else [adamw]
+    optimizers = [adamw]
+    if muon:
+        optimizers.insert(0, Muon(muon, config.matrix_lr, config.weight_decay, config.momentum))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["initial_lr"] = group["lr"]

@@ -27,7 +27,12 @@ def worth_it(a: Tensor, b: Tensor) -> bool:
 
 def onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """a b + bias, (M, K) (K, N) → (M, N)."""
-    return torch.ops.mkldnn._linear_pointwise(a, b.t(), bias, "none", [], "")
+    # A weight's gradient, aᵀ before b: what stands first is copied, so let that be the smaller one.
+    turn = bias is None and len(a) > b.size(1) and a.t().is_contiguous()
+    if turn:
+        a, b = b.t(), a.t()
+    product = torch.ops.mkldnn._linear_pointwise(a, b.t(), bias, "none", [], "")
+    return product.t() if turn else product
 
 
 def mkl(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
@@ -56,7 +61,7 @@ def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float =
 
 def bmm(a: Tensor, b: Tensor) -> Tensor:
     pairs = a.dim() == b.dim() == 3 and 0 < len(a) == len(b)
-    if pairs and b[0].numel() >= LARGE and worth_it(a[0], b[0]):
+    if pairs and b[0].numel() >= LARGE / 8 and worth_it(a[0], b[0]):
         return torch.stack([onednn(left, right) for left, right in zip(a, b, strict=True)])
     return torch.ops.aten.bmm.out(a, b, out=a.new_empty(0))
 

@@ -19,7 +19,9 @@ def close(found, a, b, bias=0.0):
 
 
 @LIBRARY
-@pytest.mark.parametrize(("M", "K", "N"), [(1, 512, 512), (5, 7, 3), (300, 128, 384), (16, 1, 90_000)])
+@pytest.mark.parametrize(
+    ("M", "K", "N"), [(1, 512, 512), (5, 7, 3), (300, 128, 384), (384, 90, 128), (16, 1, 90_000)]
+)
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
 def test_every_shape_and_layout_in_either_library(M, K, N, turned, monkeypatch):
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ from model.config import ModelConfig, PositionConfig
 from model.gpt import GPT
 from tests.conftest import redraw
 from training.config import LoopConfig, OptimizerConfig
-from training.evaluate import bits_per_byte, evaluate
+from training.evaluate import bits_per_byte, evaluate, loss_of
 from training.optimizer import make_optimizers
 from training.step import NotFinite, train_step
 from training.stopping import State, ended
@@ -36,6 +36,16 @@ def test_accumulation_equals_the_big_batch(optimizer):
         weights.append(torch.tensor(losses))
     torch.testing.assert_close(weights[0], weights[2], atol=2e-4, rtol=1e-3)
     torch.testing.assert_close(weights[1], weights[3], atol=1e-4, rtol=1e-4)
+
+
+def test_bfloat16_products_give_nearly_the_same_gradients():
+    model, _, x, y = setting()
+    gradients = []
+    for dtype in ("float32", "bfloat16"):
+        loss_of(model, x, y, dtype).backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+        model.zero_grad()
+    assert 0.999 < torch.cosine_similarity(*gradients, dim=0) < 1 - 1e-9
 
 
 def test_the_gradient_is_clipped_to_the_norm_that_was_asked():
