@@ -16,7 +16,6 @@ from data.chunks import Chunk, cut_into_documents, pieces
 from data.tables import parquet_rows, text_of
 
 KINDS = (".txt", ".md", ".py", ".jsonl", ".parquet")  # what is taken from a folder, each also as .gz
-TABLES = (".jsonl", ".parquet")  # their rows are documents
 BLOCK = 1 << 16  # bytes
 
 
@@ -61,13 +60,13 @@ def fingerprint(files: list[Path]) -> str:
                 content = hashlib.file_digest(opened, "sha256").hexdigest()
         except OSError as error:
             raise ValueError(f"{file}: {error.strerror}") from None
-        total.update(f"{_kind(file) if _kind(file) in TABLES else ''} {content}\n".encode())
+        total.update(f"{_kind(file) if _kind(file) in ROWS else ''} {content}\n".encode())
     return total.hexdigest()
 
 
 def plain_size(files: list[Path]) -> int | None:
     """The bytes of text in the files; None where that takes unpacking."""
-    if any(_kind(file) in TABLES or file.name.lower().endswith(".gz") for file in files):
+    if any(_kind(file) in ROWS or file.name.lower().endswith(".gz") for file in files):
         return None
     return sum(file.stat().st_size for file in files)
 
@@ -75,13 +74,8 @@ def plain_size(files: list[Path]) -> int | None:
 def read_files(files: list[Path], column: str, separator: str | None) -> Iterator[Chunk]:
     """Every file is a document, or every row of one that has rows; the separator splits further."""
     for file in files:
-        if _kind(file) == ".jsonl":
-            documents = (pieces(text) for text in _json_lines(file, column))
-        elif _kind(file) == ".parquet":
-            documents = (pieces(text) for text in _parquet(file, column))
-        else:
-            documents = iter([_decode(file)])
-        for blocks in documents:
+        rows = ROWS.get(_kind(file))
+        for blocks in map(pieces, rows(file, column)) if rows else [_decode(file)]:
             yield from cut_into_documents(blocks, separator)
 
 
@@ -141,3 +135,6 @@ def _json_lines(file: Path, column: str) -> Iterator[str]:
             raise ValueError(f'{where}: not an object like {{"{column}": "..."}}')
         if text := text_of(row, column, where):
             yield text
+
+
+ROWS = {".jsonl": _json_lines, ".parquet": _parquet}  # each a document
