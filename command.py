@@ -83,7 +83,8 @@ def read(program: Program, words: list[str]) -> dict[str, str]:
         if word[:1] in ("+", "~") or "@" in key:
             raise Wrong(f"{word}: + ++ ~ and @ are not used here", HOW)
         if not (equals and key and key.isprintable()):
-            raise Wrong(f"{word!r}: not a setting", HOW)
+            hint = HOW if equals or "prompt" not in known else f"did you mean prompt={word!r}?"
+            raise Wrong(f"{word!r}: not a setting", hint)
         if key not in known and key not in program.groups:
             raise no_setting(key, program.schema, program.groups)
         if key not in TEXTS and not value.isprintable():

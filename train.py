@@ -159,7 +159,7 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     guesses = world.wrap(guesses)
     now = {"torch": torch.__version__, "device": loop.device, "products": library, "threads": threads}
     now |= {"processes": world.size, "train.compile": loop.compile, "train.max_steps": loop.max_steps}
-    for line in state.changed(now):
+    for line in ([f"goes on after step {state.step}"] if resumed else []) + state.changed(now):
         say(f"resume   {line}")
     folder = resumed or (new_folder(config.run_dir, words) if world.first else None)
     return Parts(config, text, batches, model, guesses, optimizers, state, world.told(folder), world)
@@ -274,8 +274,10 @@ def steps(parts: Parts, words: Sequence[str], interrupted, say: Callable[[str], 
 def report(result: Result) -> None:
     """What the terminal says at the end."""
     print(f"\n{result.ended}")
-    if result.state.best_val_loss is not None:
-        print(f"best     val loss {result.state.best_val_loss:.4f} at step {result.state.best_step}")
+    state = result.state
+    if state.best_val_loss is not None:
+        since = "" if state.best_step or state.val_step else ", before any training, and not measured since"
+        print(f"best     val loss {state.best_val_loss:.4f} at step {state.best_step}{since}")
     for line in result.heads:
         print(f"heads    {line}")
     if result.sample:

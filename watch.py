@@ -170,7 +170,9 @@ class Watch(Companion):
         with self.aside_in_eval_mode(model):
             best = state.best_step
             super().finish(model, optimizers, state, hurry)
-            self.save(model, optimizers, state, best != state.best_step)
+            untrained = hurry and not (best or self.config.init_from)  # nothing else was evaluated yet
+            self.save(model, optimizers, state, untrained or best != state.best_step)
+            self.sample = "" if untrained else self.sample
 
     @contextmanager
     def aside_in_eval_mode(self, model: GPT):
@@ -261,7 +263,7 @@ def announce(folder: Path, say: Callable[[str], None]) -> None:
     """What to open, and what to look for."""
     say(f"run      {folder}")
     say(f"open     tensorboard --logdir {folder.resolve().parent}")
-    say("watch    Scalars: train and val loss fall together; when val rises alone, the model learns by heart")
+    say("watch    Scalars, filtered by loss: train and val fall together; where val rises, it learns by heart")
     say("         Attention: a bright line below the diagonal is a head that looks at the token before")
     say("         Text: what the model writes, from noise to sentences")
 

@@ -113,19 +113,22 @@ class MultiHeadAttention(nn.Module):
 
 
 def _demo() -> None:
-    """Five words, the three steps, and the weights."""
+    """Five words and the three steps, in numbers."""
     words = ["the", "cat", "saw", "the", "dog"]
     torch.manual_seed(2)
     vectors = torch.randn(5, 8)[[0, 1, 2, 0, 4]]  # (T, D): each word is its own q, k and v
     q = k = v = vectors[None, None]  # (B, H, T, D)
     out, attn = scaled_dot_product_attention(q, k, v, causal=True)
-    print("Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V, for five words that may look back but not ahead\n")
-    print("1. scores   Q Kᵀ / √d_k         how well each query (row) matches each key (column)")
-    print("2. weights  softmax(scores)     with -inf where a key is hidden; each row sums to 1")
-    print("3. output   weights · V         the mean of the values under those weights\n")
-    print("weights  " + "".join(f"{word:>7}" for word in words) + "      sum")
-    for word, row in zip(words, attn[0, 0], strict=True):
-        print(f"{word:>9}" + "".join(f"{w:7.2f}" if w else "      ·" for w in row) + f"{row.sum():9.2f}")
+    print("Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V, for five words that may look back but not ahead")
+    steps = {
+        "1. scores = Q Kᵀ / √d_k: how well each query (row) matches each key (column)": q @ k.mT / 8**0.5,
+        "2. weights = softmax(scores), with -inf where a key is hidden; each row sums to 1": attn,
+        "3. output = weights · V, the mean of the values under those weights; 8 features": out,
+    }
+    for step, rows in steps.items():
+        print(f"\n{step}\n" + " " * 9 + "".join(f"{word:>7}" for word in words if rows is not out))
+        for word, row in zip(words, rows[0, 0], strict=True):
+            print(f"{word:>9}" + "".join(f"{x:7.2f}" if x else "      ·" for x in row))
     error = (out - fused_attention(q, k, v, causal=True)[0]).abs().max()
     print(f"\nThe second “the” finds the first: same word, same key. Fused kernel differs by {error:.0e}.")
 

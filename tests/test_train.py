@@ -115,6 +115,19 @@ def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_not(here):
     assert metrics(run("run_dir=other", "model.dropout=0.1", "train.seed=2").folder) != same[0]
 
 
+def test_after_an_early_interruption_the_best_is_not_the_untrained_model(here, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        first = run("train.eval_every=5", "log.sample_every=5")
+    assert checkpoint.named_by(first.folder, "best") == checkpoint.folder_of(first.folder, 2)
+    train.report(first)
+    assert "at step 0, before any training" in capsys.readouterr().out and first.sample == ""
+    lines = []
+    last = train.train(train.configure([f"resume={first.folder}"]), say=lines.append)
+    assert "resume   goes on after step 2" in lines
+    assert checkpoint.named_by(last.folder, "best") == checkpoint.folder_of(last.folder, last.state.best_step)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

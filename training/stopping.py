@@ -55,7 +55,7 @@ class State:
 def ended(config: LoopConfig, state: State, minutes: float) -> str | None:
     """Which limit has been reached, in words, or None; whichever comes first ends the run."""
     if state.step >= config.max_steps:
-        return f"all {config.max_steps} steps done"
+        return f"all {state.step} steps done"
     if config.target_loss is not None and (state.best_val_loss or float("inf")) <= config.target_loss:
         return f"val loss {state.best_val_loss:.4f} reached train.target_loss={config.target_loss}"
     if config.patience is not None and state.waited >= config.patience:
