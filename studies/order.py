@@ -17,7 +17,7 @@ from model.attention import MultiHeadAttention
 from model.config import ModelConfig, PositionConfig
 from model.gpt import GPT
 from model.weights import load
-from studies.common import band, build, cached, panels, save_figure, spread, table, trained
+from studies.common import band, build, cached, panels, save_figure, say, spread, table, trained
 from training import checkpoint
 
 DEPTHS, POSITIONS, SEEDS, STEPS, LENGTH = (1, 2, 4), ("none", "rope"), (1, 2, 3), 400, 64
@@ -138,10 +138,10 @@ def main() -> None:
     print(table(["positions, layers", "val loss", "rise when shuffled", "R² of position"], rows), "\n")
     draw(found)
     without, rope = ([one["rise"] for one in found[p, DEPTHS[-1]]] for p in POSITIONS)
-    print(f"""
-Without a mask, shuffling the tokens shuffles the answers and nothing else; with a causal mask, one layer
-without positions still sees a bag, and the order of the context is worth nothing to it. {DEPTHS[-1]} layers learn some
-order without positions, worth {spread(without, 2)} nats; RoPE gets {spread(rope, 2)} out of it.""")
+    say(f"""Without a mask, shuffling the tokens shuffles the answers and nothing else; with a causal mask,
+        one layer without positions still sees a bag, and the order of the context is worth nothing to it.
+        {DEPTHS[-1]} layers learn some order without positions, worth {spread(without)} nats; RoPE gets
+        {spread(rope)} out of it at the same budget.""")
 
 
 if __name__ == "__main__":

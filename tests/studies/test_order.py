@@ -33,7 +33,7 @@ def test_what_order_is_worth_is_nothing_to_a_bag(make_gpt):
 def test_a_position_that_is_in_the_features_is_found_and_one_that_is_not_is_not(make_gpt):
     model, x, _ = bags(make_gpt, 1, "learned")
     with torch.no_grad():
-        model.position.table[:, 0] = torch.linspace(-1, 1, order.LENGTH) * 100  # the norm keeps it the largest
+        model.position.table[:, 0] = torch.linspace(-1, 1, order.LENGTH) * 100  # far above the rest
         model.position.table[:, 1:] = 0
     assert order.position_known(model, x)[0] > 0.7
     model, x, _ = bags(make_gpt, 1, "none")
