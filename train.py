@@ -106,7 +106,7 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     from training.compiled import Compiled, settle
     from training.folder import new_folder
     from training.optimizer import make_optimizers
-    from training.speed import keep_pages
+    from training.speed import has_bfloat16, keep_pages, precision
     from training.stopping import State
 
     # What the machine is
@@ -115,7 +115,7 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     library = products.choose() if loop.device == "cpu" else loop.device.upper()
     many = f", {world.size} processes" if world.size > 1 else ""
     threads = torch.get_num_threads()
-    say(f"device   {loop.device}, {loop.dtype}, products by {library}, threads: {threads}{many}")
+    say(f"device   {loop.device}, products by {library}, threads: {threads}{many}")
 
     # Text → ids → (x, y)
     resumed = Path(config.resume) if config.resume else None
@@ -143,7 +143,11 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
             raise Wrong(f"init_from={config.init_from}: its weights do not fit its settings") from error
     model = model.to(loop.device)
     optimizers = make_optimizers(model, config.optimizer)
-    say(f"model    {sum(p.numel() for p in model.parameters()):,} parameters: {summary(config)}")
+    loop = replace(loop, dtype=world.told(precision(loop, model)))
+    weights = sum(weight.numel() for weight in model.parameters())
+    say(f"model    {weights:,} parameters, {loop.dtype}: {summary(config)}")
+    if loop.dtype == "bfloat16" and not has_bfloat16(loop.device):
+        say("model    this processor is not made for bfloat16: train.dtype=float32 is many times faster here")
 
     # Where the run stands
     state = State(fingerprint=text.fingerprint, start=text.first_token)

@@ -263,7 +263,7 @@ def announce(folder: Path, say: Callable[[str], None]) -> None:
     """What to open, and what to look for."""
     say(f"run      {folder}")
     say(f"open     tensorboard --logdir {folder.resolve().parent}")
-    say("watch    Scalars, filtered by loss: train and val fall together; where val rises, it learns by heart")
+    say("watch    Scalars, filtered by loss: train and val fall together, or the model learns by heart")
     say("         Attention: a bright line below the diagonal is a head that looks at the token before")
     say("         Text: what the model writes, from noise to sentences")
 

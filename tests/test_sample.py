@@ -100,6 +100,7 @@ def test_maps_of_what_was_written_are_kept_for_tensorboard(say, trained):
 @pytest.mark.parametrize(
     ("word", "answer"),
     [
+        ("Once upon a time", "did you mean prompt='Once upon a time'?"),
         ("temperature=-1", "temperature=-1.0: must be between 0"),
         ("temperature=inf", "temperature=inf"),
         ("top_p=2", "top_p=2.0: must be between 0 and 1"),

@@ -6,14 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from training.config import OptimizerConfig
+from training.speed import has_bfloat16
 
 # Linears that hold several projections, one below the other: each is a matrix of its own to Muon.
 STACKED = {"qkv.weight": 3, "gate_up.weight": 2}
-
-
-def has_bfloat16(device: str) -> bool:
-    """Whether bfloat16 products are faster than float32's on this kind of device, here."""
-    return device != "cpu" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:

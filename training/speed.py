@@ -12,11 +12,7 @@ from training.config import LoopConfig
 
 
 def resolve(config: LoopConfig) -> LoopConfig:
-    """The settings with every `auto` settled. ValueError for a device that is not there.
-
-    device: cuda > mps > cpu. dtype: bfloat16 products where the hardware is made for them. compile: see
-    `training.compiled.settle`.
-    """
+    """The settings with the device settled: cuda > mps > cpu. ValueError for one that is not there."""
     # A PyTorch built without CUDA is never asked about it.
     have = {
         "cuda": torch.backends.cuda.is_built() and torch.cuda.is_available(),
@@ -27,9 +23,25 @@ def resolve(config: LoopConfig) -> LoopConfig:
     device = there[0] if config.device == "auto" else config.device
     if device not in there:
         raise ValueError(f"train.device={device}: this machine or this PyTorch has only {' '.join(there)}")
-    fast = device == "cuda" and torch.cuda.is_bf16_supported()
-    dtype = ("bfloat16" if fast else "float32") if config.dtype == "auto" else config.dtype
-    return replace(config, device=device, dtype=dtype)
+    return replace(config, device=device)
+
+
+def has_bfloat16(device: str) -> bool:
+    """Whether this machine's `device` is made for bfloat16 products. Where it is not they are slow, on a
+    CPU ruinously so."""
+    if device == "cpu":
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return device == "cuda" and torch.cuda.is_bf16_supported()
+
+
+def precision(config: LoopConfig, model: GPT) -> str:
+    """`dtype=auto` settled: bfloat16 products (the weights stay float32) where the hardware is made for
+    them, on a CPU only for matrices that are large enough to repay the conversions."""
+    if config.dtype != "auto":
+        return config.dtype
+    sizes = sorted(weight.numel() for weight in model.blocks.parameters() if weight.dim() == 2)
+    pays = config.device != "cpu" or sizes[len(sizes) // 2] >= 2**16
+    return "bfloat16" if pays and has_bfloat16(config.device) else "float32"
 
 
 def keep_pages() -> None:
