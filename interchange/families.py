@@ -54,7 +54,7 @@ PLAIN = {
 LLAMA = Family(
     "llama", "LlamaForCausalLM",
     needs={"position.name": ("rope",), "model.norm": ("rmsnorm",), "model.mlp": ("swiglu",)}
-    | {"model.qk_norm": (False,)},
+    | {"model.qk_norm": (False,), "model.bigram_embedding": (False,)},
     form={"norm_weight": True, "embed_norm": False}, fixed={},
     defaults={"rms_norm_eps": 1e-6, "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False},
     settings=PLAIN | {"bias": "attention_bias mlp_bias"}, layers="model.layers",
@@ -83,7 +83,8 @@ NANOCHAT = replace(
 GPT2 = Family(
     "gpt2", "GPT2LMHeadModel",
     needs={"position.name": ("learned",), "model.norm": ("layernorm",), "model.qk_norm": (False,)}
-    | {"model.mlp": ("gelu_tanh", "gelu", "relu2"), "model.embed_norm": (False,)},
+    | {"model.mlp": ("gelu_tanh", "gelu", "relu2"), "model.embed_norm": (False,)}
+    | {"model.bigram_embedding": (False,)},
     form={"norm_weight": True, "bias": True}, layers="transformer.h", turn=transposed,
     fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
     defaults={"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True},

@@ -10,7 +10,8 @@ class KVCache:
     """One layer's keys and values, (B, H, capacity, D) each, of which the first `length` are filled.
 
     Zero-filled, since NaN behind a mask still poisons; keys are stored after their rotation. Every
-    layer has its own, with its own length, so that no layer can advance another's.
+    layer has its own, with its own length, so that no layer can advance another's. `last`, (B, 1), is the
+    newest token's id, kept by the first layer for a model with a bigram embedding.
     """
     def __init__(self, B: int, H: int, capacity: int, D: int, *, device=None, dtype=torch.float32) -> None:
         # One position more than is ever filled: what is filled is then never the whole tensor, which
@@ -18,6 +19,7 @@ class KVCache:
         self.k = torch.zeros(B, H, capacity + 1, D, device=device, dtype=dtype)
         self.v = torch.zeros_like(self.k)
         self.capacity, self.length = capacity, 0
+        self.last: Tensor | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store T more (B, H, T, D); all so far (B, H, length, D). ValueError when they do not fit."""

@@ -37,6 +37,7 @@ class ModelConfig:
     norm_weight: bool = True
     norm_eps: float = 1e-6
     embed_norm: bool = True
+    bigram_embedding: bool = False
     qk_norm: bool = True
     bias: bool = False
     tie_embeddings: bool = False

@@ -1,6 +1,6 @@
 """The decoder: ids (B, T) → logits (B, T, V), each position guessing the next token.
 
-Order: embedding → + position → norm → dropout → n_layers × block → norm → head.
+Order: embedding (+ bigram) → + position → norm → dropout → n_layers × block → norm → head.
 Shapes: B batch, T positions, S keys, C = d_model, F = d_ff, H heads, D = d_head, V vocabulary.
 """
 
@@ -52,6 +52,21 @@ def make_qk_norm(config: ModelConfig, gain: float) -> nn.Module | None:
 
 def make_dropout(share: float) -> nn.Module:
     return nn.Dropout(share) if share else nn.Identity()
+
+
+class BigramEmbedding(nn.Embedding):
+    """A vector for every pair of neighbours, so that each token comes with the one before it (Huang et al.
+    2025, arXiv 2501.16975). V · (V + 1) rows, one more of each for the first token; ValueError for V > 512."""
+    def __init__(self, vocab_size: int, d_model: int) -> None:
+        if vocab_size > 512:
+            raise ValueError(f"model.bigram_embedding=true: {vocab_size}² pairs are too many for a table")
+        super().__init__((vocab_size + 1) * vocab_size, d_model)
+        self.vocab_size = vocab_size
+
+    def forward(self, ids: Tensor, before: Tensor | None = None) -> Tensor:
+        """ids (B, T), and (B, 1) the tokens before them → (B, T, C)."""
+        before = torch.full_like(ids[:, :1], self.vocab_size) if before is None else before
+        return super().forward(torch.cat((before, ids[:, :-1]), 1) * self.vocab_size + ids)
 
 
 class MLP(nn.Module):
@@ -107,6 +122,7 @@ class GPT(nn.Module):
         attention = attention or AttentionConfig()
         self.vocab_size, self.config, self.parts = vocab_size, config, (position, attention)
         self.embed = nn.Embedding(vocab_size, config.d_model)
+        self.pairs = BigramEmbedding(vocab_size, config.d_model) if config.bigram_embedding else None
         self.position = ENCODINGS[position.name](config, position)
         self.embed_norm = make_norm(config) if config.embed_norm else nn.Identity()
         self.dropout = make_dropout(config.dropout)
@@ -132,7 +148,12 @@ class GPT(nn.Module):
         if cache is not None and len(cache) != len(self.blocks):
             raise ValueError(f"{len(cache)} layers of cache, but {len(self.blocks)} of model")
         offset = cache[0].length if cache else 0
-        x = self.position.embed(self.embed(ids), offset)  # (B, T, C)
+        x = self.embed(ids)  # (B, T, C)
+        if self.pairs is not None:
+            x = x + self.pairs(ids, cache[0].last if cache else None)
+            if cache:
+                cache[0].last = ids[:, -1:]
+        x = self.position.embed(x, offset)
         x = self.dropout(self.embed_norm(x))
         rotate, bias = self.position.rotation(x, offset), self.position.bias(x, offset)
         for layer, block in enumerate(self.blocks):

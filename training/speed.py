@@ -73,7 +73,8 @@ def operations(model: GPT) -> int:
     """Floating-point operations a trained token costs: 6 for each weight of a matrix that multiplies (the
     head included, looked-up tables not), + 12·L·(H·D)·T for the attention."""
     config = model.config
-    matrices = [w for name, w in model.named_parameters() if w.dim() == 2 and name != "position.table"]
+    looked_up = ("position.table", "pairs.weight")
+    matrices = [w for name, w in model.named_parameters() if w.dim() == 2 and name not in looked_up]
     tables = 0 if config.tie_embeddings else model.embed.weight.numel()
     products = sum(weight.numel() for weight in matrices) - tables
     return 6 * products + 12 * config.n_layers * config.n_heads * config.d_head * config.context_length

@@ -150,6 +150,7 @@ def test_a_model_of_ours_says_the_same_there(name, tmp_path):
         ("alibi", {}, "nearest is qwen3, but for position.name=alibi"),
         ("rope", {"norm": "layernorm"}, "qwen3, but for model.norm=layernorm"),
         ("rope", {"bias": True}, "model.bias=true"),
+        ("rope", {"bigram_embedding": True}, "qwen3, but for model.bigram_embedding=true"),
         ("learned", {"mlp": "gelu", "qk_norm": False, "norm": "layernorm"}, "gpt2, but for model.embed"),
         ("rope", {"mlp": "relu2"}, "qwen3, but for model.mlp=relu2"),
         ("rope", {"qk_norm": False, "n_heads": 5, "d_head": 4, "bias": True}, "for model.d_head=4"),

@@ -24,10 +24,11 @@ CHUNKS = {"one by one": [1] * 12, "uneven": [3, 5, 1, 3], "whole": [12]}
 
 @pytest.mark.parametrize(
     ("position", "attention", "chunks"),
-    list(itertools.product(ENCODINGS, ["fused", "explicit"], CHUNKS)),
+    list(itertools.product([*ENCODINGS, "rope and pairs"], ["fused", "explicit"], CHUNKS)),
 )
 def test_cached_logits_are_the_uncached_ones(make_gpt, position, attention, chunks):
-    model, ids = make_gpt(position, attention), torch.randint(50, (3, 12))
+    encoding, _, pairs = position.partition(" and ")
+    model, ids = make_gpt(encoding, attention, bigram_embedding=bool(pairs)), torch.randint(50, (3, 12))
     for _ in range(2):  # a second reading on the same model
         cache, done, pieces = make_cache(model.config, 3), 0, []
         for length in CHUNKS[chunks]:
@@ -71,9 +72,10 @@ def greedy_by_definition(model, prompt, count):
     return ids[:, prompt.size(1) :]
 
 
-@pytest.mark.parametrize("position", ENCODINGS)
+@pytest.mark.parametrize("position", [*ENCODINGS, "rope and pairs"])
 def test_text_that_runs_three_windows_past_the_context(make_gpt, position):
-    model, prompt = make_gpt(position), torch.randint(50, (2, 3))
+    encoding, _, pairs = position.partition(" and ")
+    model, prompt = make_gpt(encoding, bigram_embedding=bool(pairs)), torch.randint(50, (2, 3))
     expected = greedy_by_definition(model, prompt, 45)
     assert torch.equal(text_of(model, prompt, 45, sampling=Sampling(temperature=0)), expected)
     assert torch.equal(text_of(model, prompt, 45, sampling=Sampling(temperature=0), cache=False), expected)

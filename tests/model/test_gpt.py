@@ -57,6 +57,7 @@ VARIANTS = [
     dict(norm_weight=False, mlp="relu2"),
     dict(d_head=6, d_ff=10),
     dict(qk_norm=False),
+    dict(bigram_embedding=True),
 ]
 
 
@@ -69,6 +70,16 @@ def test_a_folder_gives_the_same_model_back(make_gpt, tmp_path, settings):
         assert torch.equal(model(ids), again(ids))
         assert again.describe() == model.describe()
         assert all(parameter.requires_grad for parameter in again.parameters())
+
+
+def test_pairs_are_looked_up_by_both_tokens_and_refused_for_large_vocabularies(make_gpt):
+    pairs = make_gpt(vocab_size=7, bigram_embedding=True).pairs
+    ids = torch.tensor([[3, 5, 3]])
+    rows = torch.tensor([[7 * 7 + 3, 3 * 7 + 5, 5 * 7 + 3]])  # nothing comes before the first
+    assert torch.equal(pairs(ids), pairs.weight[rows])
+    assert torch.equal(pairs(ids[:, 1:], ids[:, :1]), pairs.weight[rows[:, 1:]])
+    with pytest.raises(ValueError, match=r"bigram_embedding=true: 513² pairs are too many"):
+        make_gpt(vocab_size=513, bigram_embedding=True)
 
 
 def test_every_weight_reaches_the_logits(make_gpt):

@@ -1,0 +1,87 @@
+"""The same loss in less time: python -m benchmarks.race <tiny Shakespeare> [quick full best] [seeds]
+
+Characters, the last tenth is validation, measured whole; a run's length is fixed beforehand. Runs go one
+after the other, each in a process of its own, on nothing else's time:
+
+    quick    shakespeare_quick and nanogpt_cpu, both to their end; compared on `wall`, from the start of the
+             process, looking aside
+    full     shakespeare_full, on its training clock; nanogpt_gpu by its step, eager, times 1,750, where its
+             loss is lowest
+    best     shakespeare_best, on its training clock
+
+Compiled runs find their compilation in the cache; what it takes when they do not is printed beside it.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+from training.speed import matrix_peak
+
+SEEDS = {"quick": (1, 2, 3), "full": (1, 2), "best": (1, 2)}
+# What nanoGPT's own step takes on two AVX2 cores, as operations at their matrix peak.
+NANOGPT_STEP = {"nanogpt_cpu": 0.074 * 117e9, "nanogpt_gpu": 19 * 117e9}
+LOWEST = 1750  # the step at which nanoGPT's run for a GPU is best
+
+
+def run(text: str, folder: Path, *words: str) -> list[dict]:
+    """Train; the lines of its metrics.jsonl."""
+    data = ["data=file", f"data.path={text}", "tokenizer=char"]
+    command = [sys.executable, "train.py", *data, *words, f"run_dir={folder}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def last(lines: list[dict], key: str) -> float:
+    return next(line[key] for line in reversed(lines) if key in line)
+
+
+def step_of(text: str, folder: Path, experiment: str, steps: int) -> float:
+    """Seconds an eager step takes, the median; said beside nanoGPT's own."""
+    short = [f"train.max_steps={steps}", "log.attention_every=0", "log.sample_every=0", "train.compile=false"]
+    lines = run(text, folder, f"experiment={experiment}", *short)
+    clock = [line["seconds"] for line in lines if "train/loss" in line]
+    step = statistics.median(later - earlier for earlier, later in pairwise(clock))
+    peak = matrix_peak("cpu", "float32")
+    units = step * peak / NANOGPT_STEP[experiment]
+    print(f"{experiment}: {1000 * step:.1f} ms a step; in units of the matrix peak {units:.2f} of nanoGPT's")
+    return step
+
+
+def races(text: str, scratch: Path, which: str, seeds: tuple[int, ...]) -> None:
+    experiment, clock = f"shakespeare_{which}", "wall" if which == "quick" else "seconds"
+    base = None
+    if which == "quick":
+        step_of(text, scratch / "step", "nanogpt_cpu", 100)
+        lines = run(text, scratch / "base", "experiment=nanogpt_cpu")
+        base = last(lines, clock)
+        print(f"nanogpt_cpu: val loss {last(lines, 'val/loss'):.4f}, {base:.1f} s")
+    elif which == "full":
+        base = LOWEST * step_of(text, scratch / "step", "nanogpt_gpu", 8)
+        print(f"nanogpt_gpu: {base:.0f} s to step {LOWEST:,}, by its step")
+    if which != "quick":
+        short = [f"experiment={experiment}", "train.max_steps=3", "train.compile=true"]
+        took = [last(run(text, scratch / name, *short), "seconds") for name in ("cold", "warm")]
+        print(f"{experiment}: compilation takes {took[0] - took[1]:.0f} s when it is not in the cache")
+    for seed in seeds:
+        lines = run(text, scratch / f"{which}{seed}", f"experiment={experiment}", f"train.seed={seed}")
+        took = last(lines, clock)
+        ratio = f", 1/{base / took:.1f}" if base else ""
+        loss = last(lines, "val/loss")
+        print(f"{experiment} seed {seed}: val loss {loss:.4f}, {took:.1f} s{ratio}", flush=True)
+
+
+if __name__ == "__main__":
+    os.chdir(Path(__file__).resolve().parent.parent)
+    text, *words = sys.argv[1:]
+    chosen = [word for word in words if word in SEEDS] or list(SEEDS)
+    seeds = tuple(int(word) for word in words if word not in SEEDS)
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["CLEARHEAD_CACHE"] = str(Path(scratch) / "cache")
+        for which in chosen:
+            races(os.path.abspath(text), Path(scratch), which, seeds or SEEDS[which])
