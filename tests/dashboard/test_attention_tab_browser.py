@@ -1,4 +1,7 @@
-"""The Attention tab as a person meets it: in Chromium, over a real TensorBoard, on a run that was trained."""
+"""The Attention tab as a person meets it: in Chromium, over a real TensorBoard, on a run that was trained.
+
+Needs Chromium or Chrome on the path, and `pip install playwright`; where one is missing, these are skipped.
+"""
 
 import gzip
 import json
@@ -29,7 +32,7 @@ STEPS = [0, 1, 2, 5, 10, 20, *range(50, 1250, 50)]  # of the run that speed is m
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A folder of runs: one trained, one whose weights are known, a large one, a damaged one."""
+    """A folder of runs: one trained, one whose weights are known, a large one, an odd one, a damaged one."""
     folder = tmp_path_factory.mktemp("tab")
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     words = [
@@ -49,8 +52,24 @@ def runs(tmp_path_factory):
         for number, step in enumerate(STEPS):
             weights = random_weights(number, 6, 6, 256, 256)
             log_attention(writer, "attention/text", weights, [f"w{i}" for i in range(256)], step, scores={})
+    _odd(folder / "runs" / "odd")
     _damaged(folder / "runs" / "damaged")
     return folder / "runs"
+
+
+def _odd(folder):
+    """More heads than are drawn; steps of different lengths, one without an ablation; no scores at all."""
+    many = random_weights(3, 21, 20, 8, 8)
+    many[20, 19] = torch.eye(8).roll(-1, 1).tril()  # all on the previous token
+    with SummaryWriter(folder) as writer:
+        log_attention(writer, "attention/many", many, list("abcdefgh"), 0)
+        for step, length in enumerate((12, 4)):
+            weights = random_weights(step, 2, 2, length, length)
+            ablation = [[0.1, 0.2], [0.3, 0.4]] if step else None
+            log_attention(
+                writer, "attention/shrinks", weights, list("abcdefghijkl")[:length], step, ablation=ablation
+            )
+        log_attention(writer, "attention/bare", random_weights(4, 1, 1, 1, 1), ["a"], 0, scores={})
 
 
 def _damaged(folder):
@@ -69,7 +88,7 @@ def board(runs):
 
         def shown():
             index = json.load(urlopen(f"{address}/data/plugin/attention/index"))["runs"]
-            return len(index) == 5 and len(index["large"]["attention/text"]) == len(STEPS)
+            return len(index) == 6 and len(index["large"]["attention/text"]) == len(STEPS)
 
         wait_for(shown)
         yield address
@@ -219,6 +238,34 @@ def test_keys_move_and_the_address_remembers(tab):
     assert one.frame.locator(".help").is_visible()
 
 
+def test_a_link_pasted_into_the_address(tab):
+    one = tab(run="known")
+    one.page.evaluate("location.hash = '#attention&p.attention.run=other&p.attention.query=3'")
+    one.shown("other attention/text 15")
+    assert "where token 3 looks" in one.text("#legend")
+    one.press("c")  # goes on from there; TensorBoard has the link in mind, and writes it when the tab is left
+    for name in ("scalars", "attention"):
+        one.page.get_by_role("tab", name=re.compile(name, re.I)).click()
+        one.page.wait_for_timeout(500)
+    assert "palette=cividis" in one.page.url and one.frame.locator("[value=cividis]").is_checked()
+
+
+def test_keys_reach_who_looks_at_a_token(tab):
+    one = tab(run="known", step=20)
+    for key in ("ArrowUp", "d", "ArrowUp"):  # from the last of twelve
+        one.press(key)
+    one.frame.locator("#legend", has_text="who looks at token 9").wait_for(timeout=5000)
+
+
+def test_a_click_elsewhere_closes_the_settings(tab):
+    one = tab(run="known")
+    one.frame.locator(".settings summary").click()
+    one.frame.locator("[value=linear] + span").first.click()
+    assert one.frame.locator(".settings .tip").is_visible() and "curve=linear" in one.page.url
+    one.frame.locator("#reading").click()
+    assert not one.frame.locator(".settings .tip").is_visible()
+
+
 def test_a_click_on_a_line_goes_to_that_step(tab):
     one = tab(run="known", view="scores", axis="linear")
     one.frame.locator(".chart canvas").click(position={"x": 46, "y": 200})
@@ -238,6 +285,33 @@ def test_the_difference_of_two_steps_and_of_two_runs(tab):
     assert close_to(now, later) and close_to(before, earlier) and close_to(change, later - earlier)
     assert close_to(other, earlier) and close_to(apart, earlier - later)
     assert "has other tokens" in one.text("#compare .chips")
+
+
+def test_the_clearest_of_more_heads_than_are_drawn(tab):
+    one = tab(run="odd", tag="attention/many")
+    assert one.text("#title") == "L20H19" and one.frame.locator("#maps .cell").count() == 400
+    assert not any(one.texts(".cell .note, .bigmap .note"))
+
+
+def test_what_was_pointed_at_may_be_gone_at_the_next_step(tab):
+    one = tab(run="odd", tag="attention/shrinks", step=0)
+    one.point("#maps .map", 3, 11, 9)
+    assert "token 11 “l”" in one.text("#reading")
+    one.press("ArrowRight")
+    one.shown("odd attention/shrinks 1")
+    assert one.text("#reading").startswith("2 × 2 attention heads read 4 tokens")
+    assert one.text("#tops .top h3").split() == ["d", "3", "looks", "at"]
+
+
+def test_a_score_that_comes_later_and_none_at_all(tab):
+    one = tab(run="odd", tag="attention/shrinks", step=0, view="scores", score="ablation")
+    assert "not measured yet" in one.texts(".score .most")
+    one.frame.locator(".chart canvas").hover()
+    assert re.match(r"L\dH\d at step 1: 0\.[1-4]00\. ", one.text("#reading"))
+    one.frame.locator(".chart canvas").click()
+    one.shown("odd attention/shrinks 1")
+    bare = tab(run="odd", tag="attention/bare", view="scores")
+    assert bare.text("#score-name") == "No scores were recorded." and bare.text("#problem") == ""
 
 
 def test_damage_is_said_in_place(tab, browser, board):

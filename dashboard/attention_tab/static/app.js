@@ -58,8 +58,12 @@ export class App {
     else if (changed.length) this.drawPoint();
   }
 
-  /** A link may be pasted into the address; what TensorBoard writes there says nothing to us. */
-  readAddress() { if (readHash().includes("p.attention.")) this.set(parse(readHash())); }
+  /** A link may be pasted into the address. TensorBoard writes the last one there again with every change of tabs. */
+  readAddress() {
+    const link = serialise(parse(readHash()));
+    if (link === "#attention" || link === this.link) return;
+    this.set(parse((this.link = link)));
+  }
   writeAddress() { writeHash(serialise(this.state)); }
   put(key, value) { this.set({ [key]: value }); }
   next(key) { this.put(key, CHOICES[key][(CHOICES[key].indexOf(this.state[key]) + 1) % CHOICES[key].length]); }
@@ -202,13 +206,9 @@ export class App {
 
   /** One sentence: `words`, else what is pointed at, else what is seen. */
   say(words) {
-    const { layers, heads, length, about, causal } = this.maps.header;
+    const { layers, heads, length, about } = this.maps.header;
     const seen = `${layers} × ${heads} attention heads read ${length} tokens at step ${this.place.step}. ${about} `;
-    const how = this.state.view === "scores"
-      ? "A card is a score, a line a head over training. Click a point to go to that step."
-      : "A square is a head: a row is a token that looks, a column one that it looks at. Bright is much" +
-        `${causal ? ", hatched the future" : ""}. Point at a token or a square; press ? for help.`;
-    $("#reading").textContent = words || this.sayCell() || seen + how;
+    $("#reading").textContent = words || this.sayCell() || seen + $(`#${this.state.view}`).dataset.how;
   }
 
   sayCell() {
