@@ -2,7 +2,7 @@
 
 The text is what Python ships, again and again, one letter in five hundred another each time: about one word
 in a hundred is new, as in large collections. Every tokenizer starts with an empty cache and data.num_proc=2,
-in a process of its own. 500 MB take about two minutes and 3 GB of disk. Needs psutil.
+in a process of its own. 500 MB take about two minutes and 3 GB of disk. Needs psutil, of the extra "test".
 
     MB/s      of text, from the file to the tokens on disk, what BPE learns on the way included
     memory    the most that the process and its children held at once while they prepared the text and trained

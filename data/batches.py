@@ -51,11 +51,12 @@ def permute(numbers: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
     """
     half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))  # bits
     low = (np.uint64(1) << half) - np.uint64(1)
+    rounds = _mix(keys + np.arange(ROUNDS, dtype=np.uint64)[:, None])  # keys of their own
     placed, outside = numbers.copy(), np.ones(len(numbers), bool)
     while outside.any():
-        left, right, key = placed[outside] >> half, placed[outside] & low, keys[outside]
-        for number in range(ROUNDS):
-            left, right = right, left ^ (_mix(right + _mix(key + np.uint64(number))) & low)
+        left, right = placed[outside] >> half, placed[outside] & low
+        for key in rounds[:, outside]:
+            left, right = right, left ^ (_mix(right + key) & low)
         placed[outside] = (left << half) | right
         outside[outside] = placed[outside] >= np.uint64(size)
     return placed

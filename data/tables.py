@@ -35,7 +35,8 @@ def parquet_rows(file: Path, column: str, where: str) -> Iterator[str]:
 
     def opened():
         # it takes names as patterns, so that [1] in a name would mean 1
-        return load_dataset("parquet", data_files=[glob.escape(str(file))], split="train", streaming=True)
+        files = [glob.escape(str(file))]
+        return load_dataset("parquet", data_files=files, split="train", streaming=True, batch_size=ROWS)
 
     return _rows(opened, column, where)
 
@@ -58,6 +59,7 @@ def open_hub(config: DataConfig) -> tuple[str, Callable[[], Iterator[str]]]:
 
 
 def _rows(opened: Callable, column: str, where: str) -> Iterator[str]:
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # it prints what it then raises
     dataset = _asked(where, opened)
     if column in (dataset.column_names or ()):
         dataset = dataset.select_columns([column])  # the others are never read

@@ -253,6 +253,20 @@ def test_what_cannot_be_read_is_named_with_its_place(tmp_path, name, content, wo
     assert "\n" not in str(error.value)
 
 
+def test_an_empty_table_has_no_documents(tmp_path):
+    table = pyarrow.Table.from_pylist([{"text": "row 1"}, {"text": "row 2"}])
+    pyarrow.parquet.write_table(table.slice(0, 0), tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(table, tmp_path / "b.parquet")
+    assert "".join(texts(corpus_of(tmp_path))) == "row row 12"
+
+
+def test_a_table_that_cannot_be_read_is_said_once(tmp_path, capfd):
+    (tmp_path / "a.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match=r"a\.parquet: "):
+        list(corpus_of(tmp_path / "a.parquet").chunks())
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_packed_table_needs_room_to_be_unpacked(tmp_path, monkeypatch):
     rows = pyarrow.Table.from_pylist([{"text": "row"}])
     pyarrow.parquet.write_table(rows, tmp_path / "a.parquet")
