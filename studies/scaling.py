@@ -1,4 +1,4 @@
-"""Why scores are divided by √d_k: python -m studies.scaling        (3 minutes)
+"""Why scores are divided by √d_k: python -m studies.scaling        (4 minutes)
 
     1. Random q and k of unit variance: the variance of q·k, and what the softmax over 64 keys makes of the
        scores with and without the factor, forward and backward, for d_k = 8 … 512.
