@@ -1,4 +1,4 @@
-"""How heads specialise, watched: python -m studies.circuit        (5 minutes)
+"""How heads specialise, watched: python -m studies.circuit        (4 minutes)
 
 A tiny decoder reads random tokens that repeat, where nothing helps but to look back. A head of the first
 layer learns to look at the previous token; then one of the second layer, which can ask "who follows what I
@@ -146,6 +146,7 @@ def main() -> None:
     rows = []
     for name, runs in found.items():
         moments = [(reached(run, "previous"), reached(run, "induction"), steepest(run)) for run in runs]
+        moments = [moment if moment[1] else (None,) * 3 for moment in moments]
         steps = [" ".join(str(step or "–") for step in each) for each in zip(*moments, strict=True)]
         losses = [spread([run[-1][copy] for run in runs], 2) for copy in ("first", "second")]
         rows.append([name, *steps, *losses])

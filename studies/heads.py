@@ -71,9 +71,9 @@ def main() -> None:
     best = min(HEADS, key=lambda n: mean(losses[n]))
     alike = " ".join(str(WIDTH // n) for n in HEADS if min(losses[n]) <= max(losses[best]))
     one, narrow = (mean(losses[n]) - mean(losses[best]) for n in (HEADS[0], HEADS[-1]))
-    say(f"""The lowest loss is at d_k = {WIDTH // best}, but over the seeds d_k = {alike} cannot be told apart: a flat
-        valley, not a peak. One head of {WIDTH} loses {one:.3f} nats and everything hangs on it; d_k =
-        {WIDTH // HEADS[-1]} loses {narrow:.3f}.""")
+    say(f"""The lowest loss is at d_k = {WIDTH // best}, but over the seeds d_k = {alike} cannot be told
+        apart: a flat valley, not a peak. One head of {WIDTH} loses {one:.3f} nats and everything hangs on it;
+        d_k = {WIDTH // HEADS[-1]} loses {narrow:.3f}.""")
 
 
 if __name__ == "__main__":
