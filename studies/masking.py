@@ -1,4 +1,4 @@
-"""Why hidden scores are −∞ and not 0: python -m studies.masking        (3 minutes)
+"""Why hidden scores are −∞ and not 0: python -m studies.masking        (4 minutes)
 
 Five ways to keep a query from looking ahead. Four fill the hidden scores, with −∞, −10⁹, −10 or 0, before
 the softmax; one sets the weights to 0 after it. For each: where the weight goes and what leaks from the
