@@ -21,6 +21,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+from training import products
 from training.speed import matrix_peak
 
 SEEDS = {"quick": (1, 2, 3), "full": (1, 2), "best": (1, 2)}
@@ -47,9 +48,9 @@ def step_of(text: str, folder: Path, experiment: str, steps: int) -> float:
     lines = run(text, folder, f"experiment={experiment}", *short)
     clock = [line["seconds"] for line in lines if "train/loss" in line]
     step = statistics.median(later - earlier for earlier, later in pairwise(clock))
-    peak = matrix_peak("cpu", "float32")
-    units = step * peak / NANOGPT_STEP[experiment]
-    print(f"{experiment}: {1000 * step:.1f} ms a step; in units of the matrix peak {units:.2f} of nanoGPT's")
+    library = products.choose()
+    units = step * matrix_peak("cpu", "float32") / NANOGPT_STEP[experiment]
+    print(f"{experiment}: {1000 * step:.1f} ms a step; in units of {library}'s peak {units:.2f} of nanoGPT's")
     return step
 
 
