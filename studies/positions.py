@@ -101,7 +101,7 @@ def draw(found: dict[str, list[dict]]) -> None:
         style = {"color": colour, "marker": marker, "ms": 4, "label": name}
         band(length, lengths[: len(some[0]["lengths"])], [one["lengths"] for one in some], **style)
         bins = [one["by_position"] for one in some]
-        band(position, [BIN * (i + 0.5) for i in range(len(bins[0]))], bins, **style | {"markevery": 4})
+        band(position, [BIN * (i + 0.5) for i in range(len(bins[0]))], bins, **style | {"markevery": 8})
     for axis in (length, position):
         axis.axvline(LENGTH, color="#888888", lw=0.8, ls=":")
         axis.set(ylabel="validation loss (nats a token)", ylim=(2.6, 6.4))
