@@ -160,7 +160,7 @@ def main() -> None:
         folder, _ = trained("values", [*WORDS, f"train.seed={seed}"])
         settings = {"of": folder.name, "texts": TEXTS, "length": LENGTH}
         results.append(cached("values", settings, partial(compute, folder, seed)))
-    found = {name: spread([result["means"][name] for result in results], 2) for name in results[0]["means"]}
+    found = {name: spread([result["means"][name] for result in results]) for name in results[0]["means"]}
     print(table(["", "over three seeds"], list(found.items())))
     draw_figure(results)
     say(f"""Within a head the norms are the better guide to what the model relies on: rank correlation
