@@ -23,6 +23,7 @@ from dashboard.labels import token_label
 PLUGIN = "attention"
 GZIP = 16 + zlib.MAX_WBITS  # the window's size, and by how much zlib is told to write gzip's frame
 COLUMNS = 40  # of a token's text; it may be anything
+AVERAGED = "nn.MultiheadAttention averages its heads unless average_attn_weights=False"
 
 
 def log_attention(
@@ -52,6 +53,9 @@ def log_attention(
     heads, 1,024 tokens, and a megabyte of tokens and scores, enough for 20,000 heads. Weights are kept as
     round(255 √w), so within 0.004.
     """
+    if len(shape := tuple(getattr(weights, "shape", ()))) in (2, 3):
+        hint = f"one layer: weights[None]; {AVERAGED}" if len(shape) == 3 else AVERAGED
+        raise ValueError(f"weights are {shape}, not (layers, heads, length, length); {hint}")
     layers = [_layer(number, layer) for number, layer in enumerate(weights)]
     tokens = [str(token) for token in tokens]
     ahead = max((layer.triu(1).max().item() for layer in layers), default=0.0)
@@ -88,7 +92,8 @@ def _layer(number: int, weights) -> Tensor:
         raise ValueError(f"layer {number} is None: fused kernels keep no weights (eager ones do)")
     layer = _tensor(weights).float()
     if layer.dim() != 3 or layer.shape[1] != layer.shape[2] or not layer.numel():
-        hint = f"; of a batch, take one: w[0] is {tuple(layer.shape[1:])}" if layer.dim() == 4 else ""
+        hints = {2: f"; {AVERAGED}", 4: f"; of a batch, take one: w[0] is {tuple(layer.shape[1:])}"}
+        hint = hints.get(layer.dim(), "")
         raise ValueError(f"layer {number} is {tuple(layer.shape)}, not (heads, length, length){hint}")
     low, high = (end.item() for end in layer.aminmax())
     if not (low >= 0 and high <= 1.001):
@@ -108,8 +113,7 @@ def _plain(values) -> float | list | None:
 
 def _scores(layers: list[Tensor], tokens: Sequence[str]) -> dict[str, Tensor]:
     """Every head score (L, H), read from these tokens."""
-    same = {token: id for id, token in enumerate(dict.fromkeys(tokens))}
-    ids = torch.tensor([same[token] for token in tokens])
+    ids = torch.tensor([tokens.index(token) for token in tokens])
     each = [heads.scores(layer[None], ids) for layer in layers]
     return {name: torch.cat([scores[name] for scores in each]) for name in heads.SCORES}
 

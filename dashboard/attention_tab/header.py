@@ -39,25 +39,21 @@ def read_header(blob: bytes, blobs: int) -> dict:
     for name, most in MOST.items():
         if type(found.get(name)) is not int or not 1 <= found[name] <= most:
             raise ValueError(f"{name} is {_short(found.get(name))}, not a whole number from 1 to {most}")
-    layers, heads, length = shape = [found[name] for name in MOST]
+    layers, heads, length = (found[name] for name in MOST)
     if blobs != layers + 1:
-        raise ValueError(f"{layers} layers, but {blobs - 1} maps")
+        raise ValueError(f"layers is {layers}, but the number of maps is {blobs - 1}")
     _check_words(found, length)
     scores = found.get("scores")
     if not isinstance(scores, dict):
         raise ValueError(f"scores is {_short(scores)}, not named")
     for name, values in scores.items():
         _check_numbers(f"scores[{_short(name)}]", values, layers, heads)
-    loss, ablation, gain = (found.get(name) for name in ("loss", "ablation", "gain"))
-    if loss is not None:
-        _check_numbers("loss", loss, length - 1)
-    if ablation is not None:
-        _check_numbers("ablation", ablation, layers, heads)
-    if gain is not None:
-        _check_numbers("gain", gain)
-    known = dict(zip(MOST, shape, strict=True)) | {name: found[name] for name in ("causal", "tokens")}
-    more = {"scores": scores, "loss": loss, "ablation": ablation, "gain": gain}
-    return {"version": VERSION} | known | more | {"about": found.get("about", "")}
+    more = {"loss": (length - 1,), "ablation": (layers, heads), "gain": ()}
+    for name, shape in more.items():
+        if found.get(name) is not None:
+            _check_numbers(name, found[name], *shape)
+    names = (*MOST, "causal", "tokens", "scores", *more)
+    return {"version": VERSION, **{name: found.get(name) for name in names}, "about": found.get("about", "")}
 
 
 def _check_words(found: dict, length: int) -> None:
@@ -66,8 +62,8 @@ def _check_words(found: dict, length: int) -> None:
         raise ValueError(f"causal is {_short(found.get('causal'))}, not true or false")
     tokens = found.get("tokens")
     if not isinstance(tokens, list) or len(tokens) != length:
-        counted = f"{len(tokens)} tokens" if isinstance(tokens, list) else f"tokens is {_short(tokens)}"
-        raise ValueError(f"{counted}, but maps of {length}")
+        what = f"a list of {len(tokens)}" if isinstance(tokens, list) else _short(tokens)
+        raise ValueError(f"tokens is {what}, but maps have a length of {length}")
     if not all(isinstance(text, str) for text in [*tokens, found.get("about", "")]):
         raise ValueError("tokens and about must be texts")
 

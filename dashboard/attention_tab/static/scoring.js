@@ -1,21 +1,20 @@
 /** What heads are called. The scores are those of dashboard/heads.py; page.html says what each one means. */
 
-const PATTERNS = { __proto__: null, previous_token: "previous", induction: "induction", duplicate_token: "copies",
-  first_token: "first", current_token: "itself" }; // and what to call them where there is little room
+const PATTERNS = ["previous_token", "induction", "duplicate_token", "first_token", "current_token"];
 const CLEAR = 0.5; // of a head's attention
 export const label = (name) => (name === "gain" ? "induction gain" : name.replaceAll("_", " "));
-export const short = (name) => PATTERNS[name] ?? label(name);
+export const short = (name) => label(name).replace(/ token$/, ""); // where there is little room
 export const nameOf = ([l, h]) => `L${l}H${h}`;
 
 /** The scores of a header, those that are patterns first. */
 export function scoresOf({ scores }) {
-  const known = Object.keys(PATTERNS).filter((name) => scores[name]);
-  return [...known, ...Object.keys(scores).filter((name) => !PATTERNS[name])];
+  const known = PATTERNS.filter((name) => scores[name]);
+  return [...known, ...Object.keys(scores).filter((name) => !PATTERNS.includes(name))];
 }
 
 /** {name, value, clear}: the pattern in which a head scores most; undefined if none was scored. */
 export function strongest({ scores }, l, h) {
-  const found = Object.keys(PATTERNS).filter((name) => scores[name]?.[l]?.[h] != null);
+  const found = PATTERNS.filter((name) => scores[name]?.[l]?.[h] != null);
   const name = found.sort((a, b) => scores[b][l][h] - scores[a][l][h])[0];
   return name && { name, value: scores[name][l][h], clear: scores[name][l][h] >= CLEAR };
 }
