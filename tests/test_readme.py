@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,32 @@ def test_each_command_is_one_that_the_programs_understand(command, tmp_path, mon
     program, words = programs[words[1]], [word.replace("<name>", "name") for word in words[2:]]
     for job in sweep(program, [w for w in words if w != "-m"]) if "-m" in words else [words]:
         configure(program, job)
+
+
+FEW = {
+    "train.py": ["train.max_steps=2", "train.eval_every=2", "log.attention_every=0", "model.n_layers=1"],
+    "sample.py": ["max_new_tokens=5"],
+}
+RUN = [c for c in commands("README.md") if c.startswith(("python train.py", "python sample.py"))]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """A folder like the reader's: a text of one's own, and no runs yet."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "my.txt").write_text("Once upon a time there was a text of one's own.\n" * 2000, "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("command", RUN)
+def test_each_command_in_a_block_runs(command, reader):
+    """In the README's order; a few steps are appended."""
+    _, program, *words = shlex.split(command, comments=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / program, *words, *FEW[program]], cwd=reader, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr and done.stdout.strip()
 
 
 @pytest.mark.parametrize("name", LANGUAGES)
