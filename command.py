@@ -19,23 +19,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
+import settings
 from jobs import run_jobs
 from saved import over_saved
-from settings import (
-    ORIGINS,
-    Program,
-    Wrong,
-    as_yaml,
-    build,
-    flatten,
-    kind_of,
-    leaves,
-    meant,
-    no_choice,
-    no_setting,
-    not_that_kind,
-    yaml_fault,
-)
+from settings import Program, Wrong, leaves
 from usage import help_text
 
 TEXTS = ["prompt", "prompt_file", "stop", "out", "run", "checkpoint", "run_dir"]
@@ -55,17 +42,15 @@ def configure(program: Program, words: list[str]) -> Any:
         del given["experiment"]
     for group, choices in program.groups.items():
         if group in given and given[group] not in choices:
-            raise no_choice(group, given[group], choices)
+            raise settings.no_choice(group, given[group], choices)
     texts = {key: text(key, value) for key, value in given.items() if is_text(program, key, value)}
     values = compose(program, given | dict.fromkeys(texts, "text")) | texts
     for key in given.keys() - texts.keys():
-        if "${" in given[key] and any(values.get(origin) for origin in ORIGINS):
+        if "${" in given[key] and any(values.get(origin) for origin in settings.ORIGINS):
             raise Wrong(f"{key}={given[key]}: a saved run has plain values only; write the value itself")
     try:
-        return build(program.schema, over_saved(program.schema, values, list(given), program.groups))
-    except Wrong:
-        raise
-    except ValueError as error:  # from a dataclass's __post_init__
+        return settings.build(program.schema, over_saved(program.schema, values, list(given), program.groups))
+    except ValueError as error:  # a Wrong, which stays as it is, or from a dataclass's __post_init__
         raise Wrong(str(error)) from error
 
 
@@ -86,7 +71,7 @@ def read(program: Program, words: list[str]) -> dict[str, str]:
             hint = HOW if equals or "prompt" not in known else f"did you mean prompt={word!r}?"
             raise Wrong(f"{word!r}: not a setting", hint)
         if key not in known and key not in program.groups:
-            raise no_setting(key, program.schema, program.groups)
+            raise settings.no_setting(key, program.schema, program.groups)
         if key not in TEXTS and not value.isprintable():
             raise Wrong(f"{word!r}: cannot be read")
         given.pop(key, None)
@@ -98,7 +83,7 @@ def is_text(program: Program, key: str, value: str) -> bool:
     """Whether a value goes round Hydra, whose grammar knows no letters but ASCII, and no empty text."""
     if key in TEXTS or key in program.groups:
         return key in TEXTS
-    return kind_of(leaves(program.schema)[key]) is str and not (value and value.isascii())
+    return settings.kind_of(leaves(program.schema)[key]) is str and not (value and value.isascii())
 
 
 def text(key: str, value: str) -> str:
@@ -132,8 +117,8 @@ def compose(program: Program, given: dict[str, str]) -> dict[str, Any]:
         else:
             place = hydra.initialize(None, version_base="1.3")
         with place:
-            settings = hydra.compose(program.config or "schema", words)
-        return flatten(OmegaConf.to_container(settings, resolve=True, throw_on_missing=True))
+            composed = hydra.compose(program.config or "schema", words)
+        return settings.flatten(OmegaConf.to_container(composed, resolve=True, throw_on_missing=True))
     except (HydraException, OmegaConfBaseException, YAMLError, ValueError, RecursionError) as error:
         raise translated(program, given, error) from error
 
@@ -163,18 +148,17 @@ def translated(program: Program, given: dict[str, str], error: Exception) -> Wro
     file = at_fault(program, given, error, key)
     if isinstance(error, MissingConfigException):
         group, _, name = str(error.missing_cfg_file).rpartition("/")
-        wrong = no_choice(group, name, groups.get(group, []))
+        wrong = settings.no_choice(group, name, groups.get(group, []))
     elif found := NO_OVERRIDE.search(str(error)):
-        hint = meant(found[1], list(groups))
+        hint = settings.meant(found[1], list(groups))
         wrong = Wrong(f"{found[1]}: no such group{hint}", f"groups: {' '.join(groups)}")
-    elif isinstance(cause, ConfigKeyError | ConfigAttributeError) and key in groups:
-        wrong = Wrong("has no settings, or its first line is not `# @package _global_`")
     elif isinstance(cause, ConfigKeyError | ConfigAttributeError):
-        wrong = no_setting(key, program.schema, groups)
+        misplaced = "has no settings, or its first line is not `# @package _global_`"
+        wrong = Wrong(misplaced) if key in groups else settings.no_setting(key, program.schema, groups)
     elif isinstance(cause, ValidationError) and key in known:
-        wrong = not_that_kind(key, cause.value if file else given[key], known[key])
+        wrong = settings.not_that_kind(key, cause.value if file else given[key], known[key])
     elif isinstance(error, YAMLError):
-        wrong = Wrong(yaml_fault(error))
+        wrong = Wrong(settings.yaml_fault(error))
     elif isinstance(error, RecursionError):
         wrong = Wrong("refers to itself")
     else:
@@ -201,10 +185,8 @@ def at_fault(program: Program, given: dict[str, str], error: Exception, key: str
 
 def sweep(program: Program, words: list[str]) -> list[list[str]]:
     """The words of every job, the last word changing fastest."""
-    columns = [
-        [f"{key}={value}" for value in alternatives(program, key, value)]
-        for key, value in read(program, words).items()
-    ]
+    given = read(program, words)
+    columns = [[f"{key}={one}" for one in alternatives(program, key, value)] for key, value in given.items()]
     return [list(job) for job in product(*columns)]
 
 
@@ -256,14 +238,13 @@ def run(program: Program, main: Callable[[Any], int | None], words: list[str] | 
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             traceback.print_exc()
         if os.environ.get("RANK", "0") == "0":
-            print(f"{program.name}: {wrong}", file=sys.stderr, flush=True)
+            print(f"{Path(program.file).name}: {wrong}", file=sys.stderr, flush=True)
         else:
             time.sleep(2)  # torchrun kills all at the first exit, rank 0 before it has spoken
         sys.exit(2)
 
 
 def act(program: Program, main: Callable[[Any], int | None], words: list[str]) -> int | None:
-    """What the words ask for."""
     if "--help" in words or "-h" in words:
         return print(help_text(program))
     sweeping, showing = bool({"-m", "--multirun"} & set(words)), "--cfg" in words
@@ -278,5 +259,5 @@ def act(program: Program, main: Callable[[Any], int | None], words: list[str]) -
     jobs = sweep(program, words) if sweeping else [words]
     configs = [configure(program, job) for job in jobs]
     if showing:
-        return print("---\n".join(as_yaml(asdict(config)) for config in configs).rstrip())
+        return print("---\n".join(settings.as_yaml(asdict(config)) for config in configs).rstrip())
     return run_jobs(Path(program.file), jobs) if sweeping else main(configs[0])

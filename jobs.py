@@ -8,9 +8,8 @@ from pathlib import Path
 
 
 def run_jobs(program: Path, jobs: list[list[str]]) -> int:
-    """One process a job, one after the other; the worst exit code. Ctrl-C reaches the running job too, and
-    SIGTERM is handed on to it; it saves and exits 130: till then this process must not die, nor kill it
-    (subprocess would, after 0.25 s)."""
+    """The worst exit code. Ctrl-C reaches the running job too, and SIGTERM is handed on to it; it saves and
+    exits 130: till then this process must not die, nor kill it (subprocess would, after 0.25 s)."""
     interrupted, running = [], []
 
     def stop(number, frame) -> None:

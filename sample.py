@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import command
 from interchange.config import is_model_folder
 from model.config import between, choose
-from settings import Wrong
+from settings import Wrong, folder_given
 
 
 @dataclass
@@ -65,9 +65,7 @@ def open_run(config: SampleConfig) -> tuple[Path, Path]:
     from training.checkpoint import find
 
     if config.run not in (None, "latest"):
-        run = Path(config.run)
-        if not run.is_dir():
-            raise Wrong(f"run={run}: no such folder")
+        run = folder_given(f"run={config.run}", config.run)
         if is_model_folder(run):  # of transformers, which is run and checkpoint in one
             return run, run
         return run, find(run, config.checkpoint, say)
@@ -75,7 +73,7 @@ def open_run(config: SampleConfig) -> tuple[Path, Path]:
     for pointer in sorted(begun, key=lambda path: path.stat().st_mtime, reverse=True):
         run = pointer.parent.parent
         try:
-            sound = find(run, say=lambda line: None)
+            sound = find(run)
         except ValueError as error:
             say(f"skipped {run}: {error}")
             continue

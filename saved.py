@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from interchange.config import describe, is_model_folder
-from settings import ORIGINS, Wrong, build, flatten, load_config
+from settings import ORIGINS, Wrong, build, flatten, folder_given, load_config
 
-LIMITS = ("max_steps", "max_minutes", "target_loss", "patience")
-RHYTHM = ("eval_every", "checkpoint_every", "keep")
-RESUMABLE = tuple(f"train.{name}" for name in (*LIMITS, *RHYTHM, "device", "compile"))  # and log.*
+RESUMABLE = ["train.max_steps", "train.max_minutes", "train.target_loss", "train.patience"]  # and log.*
+RESUMABLE += ["train.eval_every", "train.checkpoint_every", "train.keep", "train.device", "train.compile"]
 INHERITED = ("model.", "position.", "tokenizer.")  # what weights depend on, for init_from
 DROPOUTS = ("model.dropout", "model.attention_dropout")
 
@@ -24,7 +23,8 @@ def over_saved(schema: type, values: dict[str, Any], typed: Iterable[str], group
     if len(origins) > 1:
         raise Wrong(f"{origins[0]}= and {origins[1]}= exclude each other")
     origin = origins[0]
-    folder = newest_run(origin) if values[origin] == "latest" else Path(values[origin])
+    name = values[origin]
+    folder = newest_run(origin) if name == "latest" else folder_given(f"{origin}={name}", name)
     if origin == "init_from" and is_model_folder(folder):  # of transformers; its context may be shortened
         found = describe(folder, values["model.context_length"] if "model.context_length" in typed else None)
         saved = flatten({"model": asdict(found.model), "position": asdict(found.position)})

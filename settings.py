@@ -35,10 +35,6 @@ class Program:
     config: str | None = None
 
     @property
-    def name(self) -> str:
-        return Path(self.file).name
-
-    @property
     def conf(self) -> Path:
         return Path(self.file).resolve().parent / "conf"
 
@@ -119,6 +115,15 @@ def no_choice(group: str, value: str, choices: list[str]) -> Wrong:
     return Wrong(f"{group}={value}: no such choice{hint}", f"{group}: {' '.join(choices)}")
 
 
+def folder_given(word: str, name: str) -> Path:
+    """The folder that `word` (run=runs/mine) names. Raises Wrong where there is none."""
+    if Path(name).is_dir():
+        return Path(name)
+    known = Path("runs", name)
+    hint = f" (did you mean {known.as_posix()}?)" if known.is_dir() else ""
+    raise Wrong(f"{word}: no such folder{hint}")
+
+
 def meant(typed: str, names: list[str]) -> str:
     """' (did you mean optimizer.lr?)': by a whole name, or by its last part, which is what people type."""
     spellings = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in names}
@@ -163,9 +168,8 @@ def load_config(path: Path, schema: type) -> Any:
     """The settings that `save_config` wrote. Raises Wrong, naming the file."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        values = yaml.load(Path(path).read_text(encoding="utf-8"), loader)
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
             raise Wrong("holds no settings")
         flat = flatten(values)

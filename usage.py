@@ -17,10 +17,7 @@ def help_text(program: Program) -> str:
         lines.append(f"  {group:11} " + " ".join(f"[{c}]" if c == chosen.get(group) else c for c in choices))
     lines.append("Settings, key=value:")
     for room, values in rooms.items():
-        pairs = [
-            f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-            for name, value in values.items()
-        ]
+        pairs = [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in values.items()]
         start = f"  {room + '.':11} " if room else "  "
         more = " " * len(start)
         lines.append(textwrap.fill(" ".join(pairs), 110, initial_indent=start, subsequent_indent=more))

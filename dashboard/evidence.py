@@ -25,13 +25,10 @@ def ablation(model: nn.Module, ids: Tensor) -> Tensor:
     Scores tell where a head looks, this tells whether the model relies on it (Michel et al. 2019, arXiv
     1905.10650). Around 0: nothing is lost, perhaps because other heads do the same.
     """
-    whole = _loss(model(ids[None]), ids).mean()
-
-    def rise(attention: nn.Module, head: int) -> Tensor:
-        return _loss(_without(model, attention, head, ids), ids).mean() - whole
-
-    attentions = [block.attention for block in model.blocks]
-    return torch.tensor([[rise(layer, head) for head in range(layer.n_heads)] for layer in attentions])
+    whole = _loss(model(ids[None]), ids).mean().item()
+    layers = [block.attention for block in model.blocks]
+    without = [[_without(model, layer, head, ids) for head in range(layer.n_heads)] for layer in layers]
+    return torch.tensor(without) - whole
 
 
 def induction_gain(loss: Tensor) -> float | None:
@@ -51,7 +48,7 @@ def _loss(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def _without(model: nn.Module, attention: nn.Module, head: int, ids: Tensor) -> Tensor:
-    """The logits when zeros stand where this head's part of the features goes into `out`."""
+    """The mean loss when zeros stand where this head's part of the features goes into `out`."""
     first = head * attention.d_head
 
     def silence(_, inputs: tuple[Tensor]) -> tuple[Tensor]:
@@ -61,6 +58,6 @@ def _without(model: nn.Module, attention: nn.Module, head: int, ids: Tensor) -> 
 
     hook = attention.out.register_forward_pre_hook(silence)
     try:
-        return model(ids[None])
+        return _loss(model(ids[None]), ids).mean()
     finally:
         hook.remove()

@@ -22,22 +22,12 @@ DPI = 100
 PALETTE = "viridis"  # even steps in lightness: reads the same to colour-blind eyes, and in grey
 UNSEEN = 228  # a grey that the palette lacks, so that "may not look" is never taken for "weight 0"
 
-FAMILIES = (  # the first two come with matplotlib; the others are used where they are installed
-    "DejaVu Sans Mono",
-    "DejaVu Sans",
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Source Han Sans SC",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "PingFang SC",
-    "Hiragino Sans GB",
-    "Microsoft YaHei",
-    "SimHei",
-    "Malgun Gothic",
-    "Noto Emoji",
-    "Segoe UI Emoji",
-)
+FAMILIES = ["DejaVu Sans Mono", "DejaVu Sans"]  # which come with matplotlib; the others where installed:
+FAMILIES += ["Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC"]
+FAMILIES += ["WenQuanYi Micro Hei", "WenQuanYi Zen Hei"]  # Linux
+FAMILIES += ["PingFang SC", "Hiragino Sans GB"]  # macOS
+FAMILIES += ["Microsoft YaHei", "SimHei", "Malgun Gothic"]  # Windows
+FAMILIES += ["Noto Emoji", "Segoe UI Emoji"]
 
 
 def attention_image(
@@ -53,9 +43,13 @@ def attention_image(
     shown = min(n_tokens, MAX_TOKENS)
     cell = MAP // shown
     page, corners = _page(n_heads)
-    for head, corner in enumerate(corners):
-        _paste(page, corner, _coloured(weights[head, :shown, :shown], cell))
-    _paste_labels(page, corners, tuple(labels[:shown]), cell)
+    columns, (beside, below) = ceil(sqrt(n_heads)), _label_strips(tuple(labels[:shown]), cell)
+    for head, (x, y) in enumerate(corners):
+        _paste(page, (x, y), _coloured(weights[head, :shown, :shown], cell))
+        if head % columns == 0:
+            _paste(page, (0, y), beside)
+        if head + columns >= n_heads:
+            _paste(page, (x, y + cell * shown), below)
     x, y = page.shape[1] - SCALE + 4, corners[0][1]
     _paste(page, (x, y), _palette(np.linspace(1, 0, MAP)[:, None].repeat(12, 1)))
 
@@ -115,19 +109,6 @@ def _title(scores: dict[str, Tensor], layer: int, head: int) -> str:
     return f"L{layer}H{head}  " + (f"mixed ({found})" if name_head(scores, layer, head) == "mixed" else found)
 
 
-def _paste_labels(
-    page: np.ndarray, corners: list[tuple[int, int]], labels: tuple[str, ...], cell: int
-) -> None:
-    """The tokens, left of the first map of each row and below the last map of each column."""
-    columns = ceil(sqrt(len(corners)))
-    beside, below = _label_strips(labels, cell)
-    for head, (x, y) in enumerate(corners):
-        if head % columns == 0:
-            _paste(page, (0, y), beside)
-        if head + columns >= len(corners):
-            _paste(page, (x, y + cell * len(labels)), below)
-
-
 @lru_cache(maxsize=8)  # the same for every layer and step, and most of the work
 def _label_strips(labels: tuple[str, ...], cell: int) -> tuple[np.ndarray, np.ndarray]:
     """The labels as they stand beside a map and below one, as pixels."""
@@ -135,10 +116,8 @@ def _label_strips(labels: tuple[str, ...], cell: int) -> tuple[np.ndarray, np.nd
     small = {"size": 7.5, "ha": "right"}
     beside = [(LABELS - 4, (t + 0.5) * cell, name, small) for t, name in enumerate(names)]
     below = [((t + 0.5) * cell, 4, *_downwards(name)) for t, name in enumerate(names)]
-    return (
-        _write(_blank(cell * len(names), LABELS), beside),
-        _write(_blank(LABELS, cell * len(names)), below),
-    )
+    length = cell * len(names)
+    return _write(_blank(length, LABELS), beside), _write(_blank(LABELS, length), below)
 
 
 def _downwards(name: str) -> tuple[str, dict]:

@@ -137,13 +137,16 @@ def describe(history: list[tuple[int, dict[str, Tensor]]], limit: int = 6) -> li
     last = history[-1][1]
     layers, heads = last["previous_token"].shape
     found = [(layer, head, *strongest(last, layer, head)) for layer in range(layers) for head in range(heads)]
-    found.sort(key=_score, reverse=True)
-    if _score(found[0]) < CLEAR:
-        layer, head, name, score = found[0]
+    found.sort(key=lambda one: one[3], reverse=True)
+    layer, head, name, score = found[0]
+    if score < CLEAR:
         return [f"no head has a clear pattern yet; nearest: L{layer}H{head} {PATTERNS[name]}: {score:.2f}"]
+    clear = [one for one in found if one[3] >= CLEAR]
+    best = {one[2]: one for one in reversed(clear)}  # of each pattern: sinks must not hide an induction head
+    told = [*best.values(), *(one for one in clear if one not in best.values())][:limit]
     return [
         f"L{layer}H{head} {PATTERNS[name]}: {score:.2f}, since step {_since(history, name, layer, head)}"
-        for layer, head, name, score in _telling([one for one in found if _score(one) >= CLEAR], limit)
+        for layer, head, name, score in sorted(told, key=clear.index)
     ]
 
 
@@ -170,21 +173,6 @@ def _earlier_copies(tokens: Tensor) -> Tensor:
 def _attention_to(weights: Tensor, targets: Tensor) -> Tensor:
     """Attention to `targets`, a `(T, T)` boolean, averaged over the queries that have a target: `(L, H)`."""
     return (weights.float() * targets).sum(-1)[..., targets.any(-1)].mean(-1)
-
-
-def _score(found: tuple[int, int, str, float]) -> float:
-    return found[3]
-
-
-def _telling(clear: list[tuple[int, int, str, float]], limit: int) -> list[tuple[int, int, str, float]]:
-    """The best head of each pattern, then the best of the rest: ten sinks must not hide an induction head.
-
-    `clear` comes sorted by score, and so does the choice.
-    """
-    names = [name for _, _, name, _ in clear]
-    first = [one for i, one in enumerate(clear) if one[2] not in names[:i]]
-    rest = [one for one in clear if one not in first]
-    return sorted((first + rest)[:limit], key=_score, reverse=True)
 
 
 def _since(history: list[tuple[int, dict[str, Tensor]]], name: str, layer: int, head: int) -> str:

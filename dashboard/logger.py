@@ -27,7 +27,6 @@ class Logger:
     """
 
     def __init__(self, folder: Path, *, resume_step: int | None = None) -> None:
-        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "metrics.jsonl"
         if resume_step is not None:

@@ -189,9 +189,9 @@ WRONG = [  # what is typed → what the answer must contain
     ("data.path=", "data.path= is empty"),
     ("data.column=", "data.column= is empty"),
     ("data.path=\udcff", "not UTF-8 text"),
-    ("resume=nowhere", "resume=nowhere: holds no run"),
+    ("resume=nowhere", "resume=nowhere: no such folder"),
     ("init_from=conf", "init_from=conf: holds no run of this project"),
-    ("like=nowhere", "like=nowhere: holds no run"),
+    ("like=nowhere", "like=nowhere: no such folder"),
     ("resume=a init_from=b", "resume= and init_from= exclude each other"),
 ]
 

@@ -114,6 +114,14 @@ def test_resume_latest_without_a_run(tmp_path, monkeypatch):
     assert "run train.py first" in told(TRAIN, "resume=latest")
 
 
+@pytest.mark.parametrize("origin", ["resume", "like", "init_from"])
+def test_a_folder_that_is_not_there_is_told_from_one_without_a_run(saved, monkeypatch, origin):
+    monkeypatch.chdir(saved.parent.parent)
+    assert told(TRAIN, f"{origin}=runs/nope") == f"{origin}=runs/nope: no such folder"
+    assert told(TRAIN, f"{origin}=one") == f"{origin}=one: no such folder (did you mean runs/one?)"
+    assert f"{origin}=runs: holds no run of this project" in told(TRAIN, f"{origin}=runs")
+
+
 def test_like_copies_a_run_and_takes_any_value(saved):
     old = load_config(saved / "config.yaml", train.TrainConfig)
     assert command.configure(TRAIN, [f"like={saved}"]) == replace(old, like=str(saved))

@@ -74,7 +74,6 @@ class AttentionPlugin(base_plugin.TBPlugin):
         return _json(request, f'{json.dumps(places)[:-1]}, "headers": [{", ".join(summaries)}]}}')
 
     def step(self, request: Request) -> Step:
-        """The step that is asked for."""
         when = _number(request, "t", float) if "t" in request.args else None
         run, tag = _text(request, "run"), _text(request, "tag")
         return self.recorded.step(request.environ, run, tag, _number(request, "step", int), when)

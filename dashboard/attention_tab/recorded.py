@@ -39,7 +39,6 @@ class Recorded:
         return found
 
     def series(self, environ: dict, run: str, tag: str) -> list[Step]:
-        """The steps of one run and tag."""
         found = self._read(environ, run, tag)
         self.seen |= _named(found)
         if not (series := found.get(run, {}).get(tag)):

@@ -313,6 +313,8 @@ def test_a_run_goes_out_with_tokenizer_and_card(place, monkeypatch, capsys):
     assert str(place) not in card and "runs" not in card
     assert interchange.main(["export", "runs/own", "there"]) == 2 == interchange.main(["export"])
     assert "File exists" in capsys.readouterr().err
+    assert interchange.main(["export", "own", "elsewhere"]) == 2 and not Path("elsewhere").exists()
+    assert capsys.readouterr().err == "interchange: own: no such folder (did you mean runs/own?)\n"
 
 
 def test_a_folder_of_theirs_is_sampled_and_trained_on(place, monkeypatch, capsys):
