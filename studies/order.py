@@ -1,4 +1,4 @@
-"""Attention is blind to order: python -m studies.order        (4 minutes)
+"""Attention is blind to order: python -m studies.order        (5 minutes)
 
 Shuffle the tokens, and attention without positions gives the same answers, shuffled: it is permutation-
 equivariant, exactly. A causal mask breaks that, but in one layer only by telling each token *which* tokens
@@ -130,11 +130,11 @@ def main() -> None:
         rows.append([name, *(f"{difference:.0e}" for difference in shuffling(**setting))])
     print(table(["random weights, no positions", "all shuffled", "all but the last shuffled"], rows), "\n")
     found = {(p, n): [measured(n, p, seed) for seed in SEEDS] for p in POSITIONS for n in DEPTHS}
-    rows = [
-        [f"{position}, {layers}", *(spread([one[key] for one in some]) for key in ("loss", "rise")),
-         spread([one["known"][-1] for one in some], 2)]
-        for (position, layers), some in found.items()
-    ]
+    rows = []
+    for (position, layers), some in found.items():
+        losses, rises = ([round(one[key], 6) + 0.0 for one in some] for key in ("loss", "rise"))  # no −0.000
+        known = [one["known"][-1] for one in some]
+        rows.append([f"{position}, {layers}", spread(losses), spread(rises), spread(known, 2)])
     print(table(["positions, layers", "val loss", "rise when shuffled", "R² of position"], rows), "\n")
     draw(found)
     without, rope = ([one["rise"] for one in found[p, DEPTHS[-1]]] for p in POSITIONS)
