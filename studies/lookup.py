@@ -127,8 +127,8 @@ def draw_figure(results: list[dict]) -> None:
     curves.set(title="The look-up gets sharp", xlabel="step")
     shares = [share / 20 for share in range(21)]
     line.plot(shares, one["between"])
-    line.text(0.02, 0.65, "first entry", color=COLOURS[0])
-    line.text(0.98, 0.65, "second entry", color=COLOURS[1], ha="right")
+    line.text(0.02, 0.5, "first entry", color=COLOURS[0])
+    line.text(0.98, 0.5, "second entry", color=COLOURS[1], ha="right")
     line.set(title="A question between two keys", xlabel="way from the first key to the second")
     for label, shift in (("present", -0.2), ("missing", 0.2)):
         ranks.bar([rank + shift for rank in range(1, ENTRIES + 1)], one[label], 0.4, label=f"key {label}")

@@ -100,17 +100,18 @@ def draw_figure(runs: dict) -> None:
     T = torch.arange(1, LENGTH + 1)
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 64, 1, LENGTH, 32)
-    for (way, some), colour in zip(runs.items(), COLOURS, strict=False):
-        weights = filled(way, q, k, v, causal=True)[1]
-        share.plot(T, weights.triu(1).sum(-1).mean((0, 1)), color=colour, label=way)
+    labels = {"−∞": "−∞ (and −10⁹)", "−10": "−10", "0": "0", "0 after": "0 after the softmax"}
+    for (way, label), colour, line in zip(labels.items(), COLOURS, ("-", ":", "-", "-"), strict=False):
+        weights, style = filled(way, q, k, v, causal=True)[1], {"color": colour, "linestyle": line}
+        share.plot(T, weights.triu(1).sum(-1).mean((0, 1)), label=label, **style)
         for axis, name in ((own, "own"), (honest, "honest")):
-            band(axis, T, [run[name] for run in some], color=colour, label=way)
-    share.set(title="Where the weight goes, random q and k", ylabel="weight on later tokens")
-    own.set(title="Loss with the mask it was trained with", ylabel="validation loss (nats a token)")
-    honest.set(title="Same weights, the future hidden by −∞", ylabel="validation loss (nats a token)")
+            band(axis, T, [run[name] for run in runs[way]], **style)
+    share.set(title="Random q and k", ylabel="weight on later tokens")
+    own.set(title="Trained, with its own mask", ylabel="validation loss (nats a token)")
+    honest.set(title="Same model, with −∞", ylabel="validation loss (nats a token)")
     for axis in (share, own, honest):
         axis.set(xlabel="position in the window, tokens")
-    share.legend(frameon=False)
+    share.legend(frameon=False, fontsize=8)
     print("figure ", save_figure(figure, "masking"))
 
 

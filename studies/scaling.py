@@ -39,7 +39,7 @@ WORDS = [
     "model.qk_norm=false", "tokenizer.vocab_size=512", "optimizer=adamw", "optimizer.lr=0.003",
     f"train.max_steps={STEPS}", "train.device=cpu",
 ]
-BEGINNINGS = {"unit variance": WIDTH**-0.5, "as GPT-2 draws": 0.02}  # the weights' standard deviation
+BEGINNINGS = {"of unit variance": WIDTH**-0.5, "as GPT-2 draws": 0.02}  # the weights' standard deviation
 
 
 def unscaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, **keywords) -> tuple[Tensor, None]:
@@ -127,7 +127,7 @@ def draw_figure(random: dict, runs: dict) -> None:
             shown = f"{label}, {'root mean square' if name == 'q' else 'median query'}"
             axes[1].plot(WIDTHS, [row[name] for row in rows], line, color=colour, marker=marker, label=shown)
     axes[0].set(title=f"Largest of {KEYS} weights, random q and k", ylabel="weight", ylim=(0, 1))
-    axes[1].set(title="Gradient that reaches q", ylabel="gradient", yscale="log")
+    axes[1].set(title="Gradient that reaches q", ylabel="gradient", yscale="log", ylim=(0.03, 99))
     for axis in axes[:2]:
         axis.set(xlabel="d_k", xscale="log", xticks=WIDTHS, xticklabels=WIDTHS)
         axis.minorticks_off()
@@ -138,7 +138,7 @@ def draw_figure(random: dict, runs: dict) -> None:
             band(axis, [row["step"] for row in some[0]], losses, color=colour, label=label)
         axis.set(title=f"Training, q and k {beginning}", xlabel="step", ylabel="val loss (nats a token)")
     for axis in axes:
-        axis.legend(frameon=False)
+        axis.legend(frameon=False, fontsize=8)
     print("figure ", save_figure(figure, "scaling"))
 
 
@@ -171,8 +171,8 @@ def main() -> None:
     ends = {key: spread([run["history"][-1]["loss"] for run in some]) for key, some in runs.items()}
     say(f"""The variance of q·k is d_k, and without the factor one key of {KEYS} gets
         {wide["largest"]:.2f} of the weight at d_k = {WIDTHS[-1]}; training without it ends at
-        {ends[False, "unit variance"]} instead of {ends[True, "unit variance"]}, also where GPT-2's small
-        weights keep the first scores small: {ends[False, "as GPT-2 draws"]} instead of
+        {ends[False, "of unit variance"]} instead of {ends[True, "of unit variance"]}, also where GPT-2's
+        small weights keep the first scores small: {ends[False, "as GPT-2 draws"]} instead of
         {ends[True, "as GPT-2 draws"]}. Half true is that gradients vanish: they do for most queries
         (median {wide["median q"]:.2g}, root mean square {wide["q"]:.2g}), and the few that are still
         undecided get all the more.""")

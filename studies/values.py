@@ -135,7 +135,9 @@ def draw_figure(results: list[dict]) -> None:
     style = {"fontsize": 6, "family": "DejaVu Sans Mono", "parse_math": False}
     titles = ("weight α", "norm ‖α v W_O‖")
     for axis, weights, title in zip((plain, normed), one["maps"], titles, strict=True):
-        image = axis.imshow(np.sqrt(weights), vmin=0, vmax=1, cmap="viridis")
+        later = np.triu(np.ones((DRAWN, DRAWN), bool), 1)
+        image = axis.imshow(np.ma.array(np.sqrt(weights), mask=later), vmin=0, vmax=1, cmap="viridis")
+        axis.set(facecolor="#e4e4e4", xlabel="token that is looked at", ylabel="token that looks")
         axis.set_xticks(range(DRAWN), one["labels"], rotation=90, **style)
         axis.set_yticks(range(DRAWN), one["labels"], **style)
         axis.set_title(f"{one['head']}: {title}")
@@ -148,9 +150,9 @@ def draw_figure(results: list[dict]) -> None:
             ends = [[mean - min(values)], [max(values) - mean]]
             label = None if place else f"by {name}"
             bars.bar(place + shift, mean, 0.4, yerr=ends, capsize=3, color=colour, label=label)
-    bars.set(title="What does the model rely on?", ylabel="rank correlation with effects", ylim=(0, 1))
+    bars.set(title="What does the model rely on?", ylabel="rank correlation with effects", ylim=(0, 1.2))
     bars.set_xticks([0, 1], ["over all heads", "within a head"])
-    bars.legend(frameon=False)
+    bars.legend(frameon=False, loc="upper center", ncols=2)
     print("figure ", save_figure(figure, "values"))
 
 
