@@ -2,14 +2,15 @@
 
 The model of conf/model/small.yaml, weights redrawn, written by `interchange` and opened by transformers. In
 turn, round after round, in one process, medians: text from the same prompt, by the cache of each, greedily;
-and a training step (forward and backward) of the same batch. transformers computes with the library that
-PyTorch takes by itself, ours as `sample.py` and `train.py` do.
+and a training step (forward and backward) of the same batch, in float32 and as `train.dtype=auto` takes it.
+transformers computes with the library that PyTorch takes by itself, ours as `sample.py` and `train.py` do.
 """
 
 import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from benchmarks.sampling import build, pytorchs_choice
 from interchange.folder import write
 from model.generate import Sampling, generate
 from training import products
-from training.speed import keep_pages
+from training.config import LoopConfig
+from training.evaluate import loss_of
+from training.speed import keep_pages, precision
 
 NEW, BATCH = 200, 8
 
@@ -42,7 +45,7 @@ def main(rounds: int = 5) -> None:
         theirs = AutoModelForCausalLM.from_pretrained(Path(folder) / "model").eval()
     context = ours.config.context_length
     prompt, ids = torch.zeros(1, 8, dtype=torch.long), torch.randint(65, (BATCH, context + 1))
-    x, y = ids[:, :-1], ids[:, 1:].flatten()
+    x, y = ids[:, :-1], ids[:, 1:]
     with torch.inference_mode():
         apart = (ours(x) - theirs(x).logits).abs().max().item()
     options = {"max_new_tokens": NEW, "do_sample": False, "attention_mask": torch.ones_like(prompt)}
@@ -54,25 +57,33 @@ def main(rounds: int = 5) -> None:
     def write_theirs() -> None:
         text[1] = theirs.generate(prompt, **options)[0, prompt.size(1) :].tolist()
 
-    def step(logits: Callable[[], torch.Tensor], model: torch.nn.Module) -> None:
-        F.cross_entropy(logits().flatten(0, 1), y).backward()
-        model.zero_grad()
+    def step(dtype: str = "float32") -> None:
+        loss_of(ours, x, y, dtype).backward()
+        ours.zero_grad()
 
-    taken: dict[str, list[float]] = {"ours": [], "theirs": [], "our step": [], "their step": []}
+    def their_step() -> None:
+        F.cross_entropy(theirs(x).logits.flatten(0, 1), y.flatten()).backward()
+        theirs.zero_grad()
+
+    auto = precision(LoopConfig(device="cpu"), ours)
+    taken: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
         taken["ours"].append(seconds(write_ours))
-        taken["our step"].append(seconds(lambda: step(lambda: ours(x), ours)))
+        taken["our step"].append(seconds(step))
+        taken["as train.py"].append(seconds(lambda: step(auto)))
         with pytorchs_choice():
             taken["theirs"].append(seconds(write_theirs))
-            taken["their step"].append(seconds(lambda: step(lambda: theirs(x).logits, theirs)))
+            taken["their step"].append(seconds(their_step))
     m = {name: statistics.median(values) for name, values in taken.items()}
     print(f"{torch.get_num_threads()} threads, medians of {rounds}; the same text: {text[0] == text[1]};")
     print(f"logits differ by {apart:.0e} at most")
     for what, tokens, one, other in (
-        ("writing", NEW, "ours", "theirs"), ("training", BATCH * context, "our step", "their step")
+        ("writing", NEW, "ours", "theirs"),
+        ("training", BATCH * context, "our step", "their step"),
+        (f"in {auto}", BATCH * context, "as train.py", "their step"),
     ):
         rates = f"{tokens / m[one]:6.0f} tokens/s, transformers {tokens / m[other]:6.0f}"
-        print(f"{what:<9} {rates}, × {m[other] / m[one]:.1f}")
+        print(f"{what:<12} {rates}, × {m[other] / m[one]:.1f}")
 
 
 if __name__ == "__main__":
