@@ -103,8 +103,8 @@ def fit(
     config: train.TrainConfig, model: GPT, batch: Callable[[int], tuple[Tensor, Tensor]],
     look: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """Train `model` in place on batch(step) → x, y (B, T), as train.py would on the CPU; after each step
-    `look` gets the number of finished steps and the loss."""
+    """Train `model` in place on batch(step) → x, y (B, T), as train.py would on the CPU in float32; after
+    each step `look` gets the number of finished steps and the loss."""
     optimizers, loop = make_optimizers(model, config.optimizer), config.train
     model.train()
     for step in range(loop.max_steps):
