@@ -56,7 +56,7 @@ def make_dropout(share: float) -> nn.Module:
 
 class BigramEmbedding(nn.Embedding):
     """A vector for every pair of neighbours, so that each token comes with the one before it (Huang et al.
-    2025, arXiv 2501.16975). V · (V + 1) rows, one more of each for the first token; ValueError for V > 512."""
+    2025, arXiv 2501.16975); the first token has one of its own. (V + 1) · V rows; ValueError for V > 512."""
     def __init__(self, vocab_size: int, d_model: int) -> None:
         if vocab_size > 512:
             raise ValueError(f"model.bigram_embedding=true: {vocab_size}² pairs are too many for a table")
