@@ -172,7 +172,7 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
 def summary(config: TrainConfig) -> str:
     """The model in a few words."""
     m = config.model
-    shape = f"{m.n_layers} layers × {m.n_heads} heads × {m.d_model} wide, context {m.context_length}"
+    shape = f"layers × heads × width {m.n_layers} × {m.n_heads} × {m.d_model}, context {m.context_length}"
     return f"{shape}, position {config.position.name}, {config.attention.name} attention"
 
 

@@ -1,7 +1,7 @@
 """How long until something happens: python -m benchmarks.startup [pairs]
 
-In turn, medians: `import torch` by itself, the default run from the start of its process until it has shown
-its first step (text prepared, eager), with and without its look at the untrained model; `train.py --help`.
+In turn, medians: `import torch` by itself; the default run from the start of its process until its first step
+is done (text prepared, eager), with and without its look at the untrained model; `train.py --help`.
 """
 
 import json
@@ -21,16 +21,17 @@ def seconds(*words: str) -> float:
 
 
 def first_step(folder: Path) -> tuple[float, float]:
-    """Until the first step is shown, and by the run's own clock, which looking does not count for."""
-    started = time.perf_counter()
+    """Until the first step is written down, and by the run's own clock, which looking does not count for."""
+    started, metrics, steps = time.perf_counter(), folder / "metrics.jsonl", []
     command = [sys.executable, "train.py", "train.compile=false", f"run_dir={folder}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
-        next(line for line in run.stdout if line.split()[:2] == ["step", "1/800"])
-        shown = time.perf_counter() - started
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as run:
+        while not steps and run.poll() is None:
+            time.sleep(0.01)
+            lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
+            steps = [json.loads(line) for line in lines if "train/loss" in line]
+        taken = time.perf_counter() - started
         run.terminate()
-        run.stdout.read()
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return shown, next(line["wall"] for line in lines if "train/loss" in line)
+    return taken, steps[0]["wall"]
 
 
 if __name__ == "__main__":
@@ -41,8 +42,8 @@ if __name__ == "__main__":
         first_step(Path(scratch) / "prepared")
         for pair in range(pairs):
             torch.append(seconds("-c", "import torch"))
-            shown, clock = first_step(Path(scratch) / str(pair))
-            step.append(shown)
+            taken, clock = first_step(Path(scratch) / str(pair))
+            step.append(taken)
             wall.append(clock)
             usage.append(seconds("train.py", "--help"))
     t, s, w, u = (statistics.median(times) for times in (torch, step, wall, usage))
