@@ -1,9 +1,10 @@
 """The same weights in transformers: python -m benchmarks.peers [rounds]   (needs transformers)
 
 The model of conf/model/small.yaml, weights redrawn, written by `interchange` and opened by transformers. In
-turn, round after round, in one process, medians: text from the same prompt, by the cache of each, greedily;
-and a training step (forward and backward) of the same batch, in float32 and as `train.dtype=auto` takes it.
-transformers computes with the library that PyTorch takes by itself, ours as `sample.py` and `train.py` do.
+turn, round after round, in one process, medians: text from the same prompt, by the cache of each, greedily, ours
+also compiled, as sample.py does where the text is long; and a training step (forward and backward) of the same
+batch, in float32 and as `train.dtype=auto` takes it. transformers computes with the library that PyTorch takes
+by itself, ours as `sample.py` and `train.py` do.
 """
 
 import statistics
@@ -18,9 +19,10 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.sampling import build, pytorchs_choice
+from data.store import cache_folder
 from interchange.folder import write
 from model.generate import Sampling, generate
-from training import products
+from training import compiled, products
 from training.config import LoopConfig
 from training.evaluate import loss_of
 from training.speed import keep_pages, precision
@@ -39,7 +41,7 @@ def main(rounds: int = 5) -> None:
 
     keep_pages()
     ours = build("small")
-    products.choose(ours)
+    library = products.choose(ours)
     with tempfile.TemporaryDirectory() as folder:
         write(ours, Path(folder) / "model", None)
         theirs = AutoModelForCausalLM.from_pretrained(Path(folder) / "model").eval()
@@ -51,8 +53,9 @@ def main(rounds: int = 5) -> None:
     options = {"max_new_tokens": NEW, "do_sample": False, "attention_mask": torch.ones_like(prompt)}
     text = [list(prompt[0]), None]
 
-    def write_ours() -> None:
-        text[0] = [int(id) for id in generate(ours, prompt, NEW, Sampling(temperature=0))]
+    def write_ours(twin: Callable | None = None) -> None:
+        drawn = generate(ours, prompt, NEW, Sampling(temperature=0), decode=twin)
+        text[0] = [int(id) for id in drawn]
 
     def write_theirs() -> None:
         text[1] = theirs.generate(prompt, **options)[0, prompt.size(1) :].tolist()
@@ -65,10 +68,13 @@ def main(rounds: int = 5) -> None:
         F.cross_entropy(theirs(x).logits.flatten(0, 1), y.flatten()).backward()
         theirs.zero_grad()
 
+    twin = compiled.decoder(ours, library, print, cache_folder() / "compiled")
+    write_ours(twin)  # compiles
     auto = precision(LoopConfig(device="cpu"), ours)
     taken: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
         taken["ours"].append(seconds(write_ours))
+        taken["compiled"].append(seconds(lambda: write_ours(twin)))
         taken["our step"].append(seconds(step))
         taken["as train.py"].append(seconds(lambda: step(auto)))
         with pytorchs_choice():
@@ -79,6 +85,7 @@ def main(rounds: int = 5) -> None:
     print(f"logits differ by {apart:.0e} at most")
     for what, tokens, one, other in (
         ("writing", NEW, "ours", "theirs"),
+        ("compiled", NEW, "compiled", "theirs"),
         ("training", BATCH * context, "our step", "their step"),
         (f"in {auto}", BATCH * context, "as train.py", "their step"),
     ):
