@@ -1,10 +1,10 @@
 """The same weights in transformers: python -m benchmarks.peers [rounds]   (needs transformers)
 
 The model of conf/model/small.yaml, weights redrawn, written by `interchange` and opened by transformers. In
-turn, round after round, in one process, medians: text from the same prompt, by the cache of each, greedily, ours
-also compiled, as sample.py does where the text is long; and a training step (forward and backward) of the same
-batch, in float32 and as `train.dtype=auto` takes it. transformers computes with the library that PyTorch takes
-by itself, ours as `sample.py` and `train.py` do.
+turn, round after round, in one process, medians: text from the same prompt, by the cache of each, greedily,
+ours also compiled, as sample.py does where the text is long; and a training step (forward and backward) of
+the same batch, in float32 and as `train.dtype=auto` takes it. transformers computes with the library that
+PyTorch takes by itself, ours as `sample.py` and `train.py` do.
 """
 
 import statistics
