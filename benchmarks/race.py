@@ -1,4 +1,4 @@
-"""The same loss in less time: python -m benchmarks.race <tiny Shakespeare> [quick full best] [seeds]
+"""The same loss in less time: python -m benchmarks.race <tiny Shakespeare> [quick full] [seeds]
 
 Characters, the last tenth is validation, measured whole; a run's length is fixed beforehand. Runs go one
 after the other, each in a process of its own, on nothing else's time:
@@ -7,7 +7,6 @@ after the other, each in a process of its own, on nothing else's time:
              process, looking aside
     full     shakespeare_full, on its training clock; nanogpt_gpu by its step, eager, times 1,750, where its
              loss is lowest
-    best     shakespeare_best, on its training clock
 
 Compiled runs find their compilation in the cache; what it takes when they do not is printed beside it.
 """
@@ -24,7 +23,7 @@ from pathlib import Path
 from training import products
 from training.speed import matrix_peak
 
-SEEDS = {"quick": (1, 2, 3), "full": (1, 2), "best": (1, 2)}
+SEEDS = {"quick": (1, 2, 3), "full": (1, 2)}
 # What nanoGPT's own step takes on two AVX2 cores, as operations at their matrix peak.
 NANOGPT_STEP = {"nanogpt_cpu": 0.074 * 117e9, "nanogpt_gpu": 19 * 117e9}
 LOWEST = 1750  # the step at which nanoGPT's run for a GPU is best
@@ -42,10 +41,10 @@ def last(lines: list[dict], key: str) -> float:
     return next(line[key] for line in reversed(lines) if key in line)
 
 
-def step_of(text: str, folder: Path, experiment: str, steps: int) -> float:
+def step_of(text: str, scratch: Path, experiment: str, steps: int) -> float:
     """Seconds an eager step takes, the median; said beside nanoGPT's own."""
     short = [f"train.max_steps={steps}", "log.attention_every=0", "log.sample_every=0", "train.compile=false"]
-    lines = run(text, folder, f"experiment={experiment}", *short)
+    lines = run(text, scratch / f"step {experiment}", f"experiment={experiment}", *short)
     clock = [line["seconds"] for line in lines if "train/loss" in line]
     step = statistics.median(later - earlier for earlier, later in pairwise(clock))
     library = products.choose()
@@ -55,26 +54,22 @@ def step_of(text: str, folder: Path, experiment: str, steps: int) -> float:
 
 
 def races(text: str, scratch: Path, which: str, seeds: tuple[int, ...]) -> None:
-    experiment, clock = f"shakespeare_{which}", "wall" if which == "quick" else "seconds"
-    base = None
+    experiment = f"shakespeare_{which}"
     if which == "quick":
-        step_of(text, scratch / "step", "nanogpt_cpu", 100)
-        lines = run(text, scratch / "base", "experiment=nanogpt_cpu")
+        step_of(text, scratch, "nanogpt_cpu", 100)
+        lines, clock = run(text, scratch / "base", "experiment=nanogpt_cpu"), "wall"
         base = last(lines, clock)
         print(f"nanogpt_cpu: val loss {last(lines, 'val/loss'):.4f}, {base:.1f} s")
-    elif which == "full":
-        base = LOWEST * step_of(text, scratch / "step", "nanogpt_gpu", 8)
+    else:
+        base, clock = LOWEST * step_of(text, scratch, "nanogpt_gpu", 8), "seconds"
         print(f"nanogpt_gpu: {base:.0f} s to step {LOWEST:,}, by its step")
-    if which != "quick":
-        short = [f"experiment={experiment}", "train.max_steps=3", "train.compile=true"]
+        short = [f"experiment={experiment}", "train.max_steps=3"]
         took = [last(run(text, scratch / name, *short), "seconds") for name in ("cold", "warm")]
         print(f"{experiment}: compilation takes {took[0] - took[1]:.0f} s when it is not in the cache")
     for seed in seeds:
-        lines = run(text, scratch / f"{which}{seed}", f"experiment={experiment}", f"train.seed={seed}")
-        took = last(lines, clock)
-        ratio = f", 1/{base / took:.1f}" if base else ""
-        loss = last(lines, "val/loss")
-        print(f"{experiment} seed {seed}: val loss {loss:.4f}, {took:.1f} s{ratio}", flush=True)
+        lines = run(text, scratch / f"{which} {seed}", f"experiment={experiment}", f"train.seed={seed}")
+        loss, took = last(lines, "val/loss"), last(lines, clock)
+        print(f"{experiment} seed {seed}: val loss {loss:.4f}, {took:.1f} s, 1/{base / took:.1f}", flush=True)
 
 
 if __name__ == "__main__":
