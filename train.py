@@ -112,6 +112,8 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     # What the machine is
     loop = config.train
     keep_pages()
+    # Before an optimizer is made, which lets PyTorch's compiler settle for a folder that a restart clears.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
     library = products.choose() if loop.device == "cpu" else loop.device.upper()
     many = f", {world.size} processes" if world.size > 1 else ""
     threads = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""The same loss in less time: python -m benchmarks.race <tiny Shakespeare> [quick full] [seeds]
+"""The same loss in less time: python -m benchmarks.race <tiny Shakespeare> [quick full step] [seeds]
 
 Characters, the last tenth is validation, measured whole; a run's length is fixed beforehand. Runs go one
 after the other, each in a process of its own, on nothing else's time:
@@ -7,6 +7,8 @@ after the other, each in a process of its own, on nothing else's time:
              process, looking aside
     full     shakespeare_full, on its training clock; nanogpt_gpu by its step, eager, times 1,750, where its
              loss is lowest
+    step     tokens a second of two shapes, compiled, with either optimizer; the share of the float32 matrix
+             peak that goes into what a step must compute (products in bfloat16 may exceed it)
 
 Compiled runs find their compilation in the cache; what it takes when they do not is printed beside it.
 """
@@ -20,18 +22,25 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+import train
+from model.gpt import GPT
 from training import products
-from training.speed import matrix_peak
+from training.speed import matrix_peak, operations
 
 SEEDS = {"quick": (1, 2, 3), "full": (1, 2)}
 # What nanoGPT's own step takes on two AVX2 cores, as operations at their matrix peak.
 NANOGPT_STEP = {"nanogpt_cpu": 0.074 * 117e9, "nanogpt_gpu": 19 * 117e9}
+STEPS = {
+    "4 × 4 × 128, 12 texts of 64": ["model.context_length=64", "train.batch_size=12"],
+    "small, 16 texts of 256": ["model=small", "train.batch_size=16"],
+}
 LOWEST = 1750  # the step at which nanoGPT's run for a GPU is best
 
 
 def run(text: str, folder: Path, *words: str) -> list[dict]:
     """Train; the lines of its metrics.jsonl."""
     data = ["data=file", f"data.path={text}", "tokenizer=char"]
+    folder.parent.mkdir(exist_ok=True)
     command = [sys.executable, "train.py", *data, *words, f"run_dir={folder}"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -51,6 +60,22 @@ def step_of(text: str, scratch: Path, experiment: str, steps: int) -> float:
     units = step * matrix_peak("cpu", "float32") / NANOGPT_STEP[experiment]
     print(f"{experiment}: {1000 * step:.1f} ms a step; in units of {library}'s peak {units:.2f} of nanoGPT's")
     return step
+
+
+def steps(text: str, scratch: Path) -> None:
+    """Tokens a second, and the share of the peak."""
+    products.choose()
+    peak = matrix_peak("cpu", "float32")
+    for name, words in STEPS.items():
+        for optimizer in ("adamw", "muon"):
+            few = [*words, f"optimizer={optimizer}", "train.max_steps=30", "train.compile=true"]
+            lines = [line for line in run(text, scratch / name / optimizer, *few) if "train/loss" in line]
+            config = train.configure(few)
+            model = GPT(65, config.model, config.position)
+            step = statistics.median(b["seconds"] - a["seconds"] for a, b in pairwise(lines))
+            rate = lines[0]["tokens"] / step
+            share = rate * operations(model) / peak
+            print(f"{name}, {optimizer}: {rate:,.0f} tokens/s, {100 * share:.0f} % of the peak", flush=True)
 
 
 def races(text: str, scratch: Path, which: str, seeds: tuple[int, ...]) -> None:
@@ -75,9 +100,12 @@ def races(text: str, scratch: Path, which: str, seeds: tuple[int, ...]) -> None:
 if __name__ == "__main__":
     os.chdir(Path(__file__).resolve().parent.parent)
     text, *words = sys.argv[1:]
-    chosen = [word for word in words if word in SEEDS] or list(SEEDS)
-    seeds = tuple(int(word) for word in words if word not in SEEDS)
+    chosen = [word for word in words if not word.isdigit()] or [*SEEDS, "step"]
+    seeds = tuple(int(word) for word in words if word.isdigit())
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["CLEARHEAD_CACHE"] = str(Path(scratch) / "cache")
         for which in chosen:
+            if which == "step":
+                steps(os.path.abspath(text), Path(scratch))
+                continue
             races(os.path.abspath(text), Path(scratch), which, seeds or SEEDS[which])

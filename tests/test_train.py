@@ -18,6 +18,7 @@ import command
 import sample
 import train
 from data.batches import Batches
+from data.store import cache_folder
 from model.config import ModelConfig, PositionConfig
 from model.gpt import GPT
 from model.position import ENCODINGS
@@ -113,6 +114,12 @@ def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_not(here):
     same = [metrics(run(f"run_dir=r{n}", "model.dropout=0.1").folder) for n in range(2)]
     assert same[0] == same[1]
     assert metrics(run("run_dir=other", "model.dropout=0.1", "train.seed=2").folder) != same[0]
+
+
+def test_compilations_are_kept_beside_the_prepared_text(here, monkeypatch):
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    run()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(cache_folder() / "compiled")
 
 
 def test_after_an_early_interruption_the_best_is_not_the_untrained_model(here, monkeypatch, capsys):
