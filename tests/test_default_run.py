@@ -23,7 +23,8 @@ def test_the_default_run_finds_a_previous_token_head_and_writes_words(tmp_path, 
     last = result.state.heads[-1][1]["previous_token"]
     assert max(score for layer in last for score in layer) >= 0.5
     assert any("looks at the previous token" in line for line in result.heads)
-    known = set(re.findall("[A-Za-z]+", "\n".join(open_corpus(DataConfig()).documents("train"))))
+    chunks = open_corpus(DataConfig()).chunks()
+    known = set(re.findall("[A-Za-z]+", "".join(chunk.text for split, chunk in chunks if split == "train")))
     capsys.readouterr()
     assert ends(sample.PROGRAM, sample.main, "num_samples=10", "max_new_tokens=200") == 0
     words = re.findall("[A-Za-z]+", capsys.readouterr().out)
