@@ -133,7 +133,8 @@ def compiled_twin(config: SampleConfig, model, library: str) -> Any:
     from data.store import cache_folder
 
     say("compiling, which takes about ten seconds")
-    return compiled.decoder(model, library, say, cache_folder() / "compiled")
+    compiled.keep_in(cache_folder() / "compiled")
+    return compiled.decoder(model, library, say)
 
 
 def write(config: SampleConfig, prompt: str, opened: tuple, out: TextIO) -> list[int]:

@@ -103,7 +103,7 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     from model.noise import mix
     from model.weights import load
     from training import checkpoint, products
-    from training.compiled import Compiled, settle
+    from training.compiled import Compiled, keep_in, settle
     from training.folder import new_folder
     from training.optimizer import make_optimizers
     from training.speed import has_bfloat16, keep_pages, precision
@@ -112,8 +112,7 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     # What the machine is
     loop = config.train
     keep_pages()
-    # Before an optimizer is made, which lets PyTorch's compiler settle for a folder that a restart clears.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
+    keep_in(cache_folder() / "compiled")
     library = products.choose() if loop.device == "cpu" else loop.device.upper()
     many = f", {world.size} processes" if world.size > 1 else ""
     threads = torch.get_num_threads()
@@ -161,7 +160,7 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     config, guesses = replace(config, train=loop), model
     if loop.compile == "true":
         say("compiling, which takes up to a minute when nothing is cached")
-        guesses = Compiled(model, say, cache_folder() / "compiled")
+        guesses = Compiled(model, say)
     guesses = world.wrap(guesses)
     now = {"torch": torch.__version__, "device": loop.device, "products": library, "threads": threads}
     now |= {"processes": world.size, "train.compile": loop.compile, "train.max_steps": loop.max_steps}

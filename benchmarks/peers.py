@@ -68,7 +68,8 @@ def main(rounds: int = 5) -> None:
         F.cross_entropy(theirs(x).logits.flatten(0, 1), y.flatten()).backward()
         theirs.zero_grad()
 
-    twin = compiled.decoder(ours, library, print, cache_folder() / "compiled")
+    compiled.keep_in(cache_folder() / "compiled")
+    twin = compiled.decoder(ours, library, print)
     write_ours(twin)  # compiles
     auto = precision(LoopConfig(device="cpu"), ours)
     taken: dict[str, list[float]] = defaultdict(list)

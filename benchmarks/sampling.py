@@ -25,7 +25,7 @@ import train
 from model.generate import Sampling, generate
 from model.gpt import GPT
 from training import products
-from training.compiled import decoder
+from training.compiled import decoder, keep_in
 
 VOCABULARY = {"small": 65, "nano": 2048}
 LONG = 1000
@@ -86,7 +86,8 @@ def measure(name: str, texts: int, rounds: int, folder: Path) -> dict[str, float
     model = build(name)
     library, context = products.choose(model), model.config.context_length
     window, start = torch.randint(model.vocab_size, (texts, context)), torch.zeros(texts, 1, dtype=torch.long)
-    twin = decoder(model, library, print, folder)
+    keep_in(folder)
+    twin = decoder(model, library, print)
     cold = time.perf_counter()
     write(model, start, 2, decode=twin)
     found = {"compile": [time.perf_counter() - cold]}

@@ -21,13 +21,18 @@ COLD = {"token": 20.0, "step": 50.0}  # seconds at most, of the first call where
 SAVED = {"token": 0.25, "step": 0.1}  # share of the eager time (a step of nano: 0.06, of small: 0.25)
 
 
-class Compiled(nn.Module):
-    """`model`, compiled by torch.compile with `options`; what it makes is kept in `cache` for later
-    processes. Where there is no C++ compiler (or no Triton) it says so once and is the model itself."""
+def keep_in(folder: Path) -> None:
+    """Let what is compiled stay there for later processes. To be said before an optimizer is made, which
+    lets PyTorch settle for a folder that a restart clears."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
-    def __init__(self, model: nn.Module, say: Callable[[str], None], cache: Path, **options) -> None:
+
+class Compiled(nn.Module):
+    """`model`, compiled by torch.compile with `options`. Where there is no C++ compiler (or no Triton) it
+    says so once and is the model itself."""
+
+    def __init__(self, model: nn.Module, say: Callable[[str], None], **options) -> None:
         super().__init__()
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
         self.model, self.say = model, say
         self.twin: list[Callable] = [torch.compile(model, **options)]  # a list: no module, no parameters
 
@@ -42,10 +47,10 @@ class Compiled(nn.Module):
             return self.model(*arguments, **keywords)
 
 
-def decoder(model: GPT, library: str, say: Callable[[str], None], cache: Path) -> Compiled:
+def decoder(model: GPT, library: str, say: Callable[[str], None]) -> Compiled:
     """The twin for one token at a time, whatever the length of the text so far. Its wrapper in C++ calls
     PyTorch's products directly, past those of `training.products`, so it is for the others alone."""
-    return Compiled(model, say, cache, dynamic=True, options={"cpp_wrapper": library != "oneDNN"})
+    return Compiled(model, say, dynamic=True, options={"cpp_wrapper": library != "oneDNN"})
 
 
 def repays(what: str, times: int, seconds: float) -> bool:

@@ -39,7 +39,8 @@ def test_without_a_compiler_it_is_the_model_itself_and_says_so_once(make_gpt, tm
     monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (None, "/no/such/compiler"))
     monkeypatch.setattr(torch._inductor.config, "force_disable_caches", True)
     model, ids, said = make_gpt(), torch.randint(50, (2, 6)), []
-    twin = compiled.Compiled(model, said.append, tmp_path)
+    compiled.keep_in(tmp_path)
+    twin = compiled.Compiled(model, said.append)
     with torch.no_grad():
         assert torch.equal(twin(ids), model(ids)) and torch.equal(twin(ids), model(ids))
     assert len(said) == 1 and "compiler" in said[0]
@@ -53,7 +54,8 @@ def test_one_compilation_serves_every_length_of_the_text(make_gpt, tmp_path):
 
     counters.clear()
     model, prompt = make_gpt(), torch.randint(50, (2, 3))
-    twin = compiled.Compiled(model, pytest.fail, tmp_path, dynamic=True)
+    compiled.keep_in(tmp_path)
+    twin = compiled.Compiled(model, pytest.fail, dynamic=True)
     fast = torch.stack(list(generate(model, prompt, 40, decode=twin)))
     assert torch.equal(fast, torch.stack(list(generate(model, prompt, 40))))
     assert counters["stats"]["unique_graphs"] == 1
