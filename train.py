@@ -120,11 +120,9 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
 
     # Text → ids → (x, y)
     resumed = Path(config.resume) if config.resume else None
-    tokenizer = config.tokenizer
-    if resumed:  # the words stay those it was trained on
-        tokenizer = replace(tokenizer, path=str(resumed / "tokenizer.json"))
+    kept = {"path": str(resumed / "tokenizer.json")} if resumed else {}  # the words it was trained on
     with world.one_a_machine_first():
-        text = prepare(config.data, tokenizer, say)
+        text = prepare(config.data, replace(config.tokenizer, **kept), say)
     for line in text.summary().splitlines():
         say(f"text     {line}")
     check_length(len(text.train), len(text.validation), config.model.context_length)
@@ -160,10 +158,11 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     config, guesses = replace(config, train=loop), model
     if loop.compile == "true":
         say("compiling, which takes up to a minute when nothing is cached")
-        guesses = Compiled(model, say)
+        guesses = Compiled(model, library, say)
     guesses = world.wrap(guesses)
     now = {"torch": torch.__version__, "device": loop.device, "products": library, "threads": threads}
     now |= {"processes": world.size, "train.compile": loop.compile, "train.max_steps": loop.max_steps}
+    now |= {"bfloat16 units": has_bfloat16(loop.device)}
     for line in ([f"goes on after step {state.step}"] if resumed else []) + state.changed(now):
         say(f"resume   {line}")
     folder = resumed or (new_folder(config.run_dir, words) if world.first else None)

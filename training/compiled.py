@@ -15,6 +15,7 @@ from model.gpt import GPT
 from training.config import LoopConfig
 from training.distributed import World
 from training.evaluate import loss_of
+from training.products import compiler_pass
 
 # Measured on two cores, tokens by python -m benchmarks.sampling:
 COLD = {"token": 20.0, "step": 50.0}  # seconds at most, of the first call where nothing is cached
@@ -28,13 +29,16 @@ def keep_in(folder: Path) -> None:
 
 
 class Compiled(nn.Module):
-    """`model`, compiled by torch.compile with `options`. Where there is no C++ compiler (or no Triton) it
-    says so once and is the model itself."""
+    """`model`, compiled by torch.compile with the compiler's `options`, its products by `library`. Where
+    there is no C++ compiler (or no Triton) it says so once and is the model itself."""
 
-    def __init__(self, model: nn.Module, say: Callable[[str], None], **options) -> None:
+    def __init__(self, model: nn.Module, library: str, say: Callable, *, dynamic=None, **options) -> None:
         super().__init__()
         self.model, self.say = model, say
-        self.twin: list[Callable] = [torch.compile(model, **options)]  # a list: no module, no parameters
+        if library == "oneDNN":
+            options["post_grad_custom_post_pass"] = compiler_pass()
+        twin = torch.compile(model, dynamic=dynamic, options=options)
+        self.twin: list[Callable] = [twin]  # a list: no module, no parameters
 
     def forward(self, *arguments, **keywords):
         if not self.twin:
@@ -48,9 +52,9 @@ class Compiled(nn.Module):
 
 
 def decoder(model: GPT, library: str, say: Callable[[str], None]) -> Compiled:
-    """The twin for one token at a time, whatever the length of the text so far. Its wrapper in C++ calls
-    PyTorch's products directly, past those of `training.products`, so it is for the others alone."""
-    return Compiled(model, say, dynamic=True, options={"cpp_wrapper": library != "oneDNN"})
+    """The twin for one token at a time, whatever the length of the text so far. A wrapper in C++ makes
+    small models faster; calls of oneDNN it makes slower."""
+    return Compiled(model, library, say, dynamic=True, cpp_wrapper=library != "oneDNN")
 
 
 def repays(what: str, times: int, seconds: float) -> bool:

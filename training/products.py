@@ -20,9 +20,9 @@ KERNELS = torch.library.Library("aten", "IMPL")  # lives as long as the process,
 def worth_it(a: Tensor, b: Tensor) -> bool:
     """Whether oneDNN, and the detour to it, takes less time than MKL for (M, K) (K, N); what it cannot have,
     or what is wrong, is left to PyTorch and its messages."""
-    if not (a.dim() == b.dim() == 2 and a.dtype == b.dtype == torch.float32 and a.size(1) == len(b)):
+    if not (a.dim() == b.dim() == 2 and a.dtype == b.dtype == torch.float32 and a.size(1) == b.size(0)):
         return False
-    return len(a) > 0 and (b.numel() >= LARGE or len(a) * b.numel() >= 8 * LARGE)
+    return a.size(0) > 0 and (b.numel() >= LARGE or a.size(0) * b.numel() >= 8 * LARGE)
 
 
 def onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -35,20 +35,11 @@ def onednn(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     return product.t() if turn else product
 
 
-def mkl(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """a b as PyTorch computes it: addmm, whose kernel is still there, with beta = 0."""
-    out = a.new_empty(0) if out is None else out
-    return torch.ops.aten.addmm.out(a.new_zeros(()), a, b, beta=0, out=out)
-
-
 def mm(a: Tensor, b: Tensor) -> Tensor:
-    return onednn(a, b) if worth_it(a, b) else mkl(a, b)
-
-
-def mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
-    if worth_it(a, b) and out.dtype == a.dtype and out.shape == (len(a), b.size(1)):
-        return out.copy_(onednn(a, b))
-    return mkl(a, b, out)
+    if worth_it(a, b):
+        return onednn(a, b)
+    # As PyTorch computes it: addmm, whose kernel is still there, with beta = 0.
+    return torch.ops.aten.addmm.out(a.new_zeros(()), a, b, beta=0, out=a.new_empty(0))
 
 
 def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
@@ -64,6 +55,36 @@ def bmm(a: Tensor, b: Tensor) -> Tensor:
     if pairs and b[0].numel() >= LARGE / 8 and worth_it(a[0], b[0]):
         return torch.stack([onednn(left, right) for left, right in zip(a, b, strict=True)])
     return torch.ops.aten.bmm.out(a, b, out=a.new_empty(0))
+
+
+def compiler_pass():
+    """For torch.compile: what is worth it in a graph, by oneDNN without Python in between."""
+    from torch._inductor import ir, mkldnn_ir
+    from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+    from torch._inductor.lowering import register_lowering
+
+    aten, linear = torch.ops.aten, torch.ops.mkldnn._linear_pointwise.default
+
+    @register_lowering(linear)  # the compiler's own is for constant weights
+    def lower(*arguments):
+        return ir.TensorBox.create(mkldnn_ir.LinearUnary.create(*arguments))
+
+    class ByOneDNN(CustomGraphPass):
+        def __call__(self, graph: torch.fx.Graph) -> None:
+            for node in graph.nodes:
+                if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:
+                    continue
+                *bias, a, b = node.args
+                if worth_it(a.meta["val"], b.meta["val"]) and all(row.meta["val"].dim() == 1 for row in bias):
+                    with graph.inserting_before(node):
+                        turned = graph.call_function(aten.permute.default, (b, [1, 0]))
+                    turned.meta["val"] = b.meta["val"].t()
+                    node.target, node.args = linear, (a, turned, *(bias or [None]), "none", [], "")
+
+        def uuid(self) -> bytes:
+            return get_hash_for_files((__file__,))
+
+    return ByOneDNN()
 
 
 @functools.cache
@@ -86,7 +107,7 @@ def install() -> None:
     """From here on this process multiplies with oneDNN what is worth it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, that a kernel is replaced
-        for name, kernel in {"mm": mm, "mm.out": mm_out, "addmm": addmm, "bmm": bmm}.items():
+        for name, kernel in {"mm": mm, "addmm": addmm, "bmm": bmm}.items():
             KERNELS.impl(name, kernel, "CPU")
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from training import compiled
+from training import compiled, products
 from training.compiled import settle
 from training.config import LoopConfig
 from training.distributed import World
@@ -40,22 +40,24 @@ def test_without_a_compiler_it_is_the_model_itself_and_says_so_once(make_gpt, tm
     monkeypatch.setattr(torch._inductor.config, "force_disable_caches", True)
     model, ids, said = make_gpt(), torch.randint(50, (2, 6)), []
     compiled.keep_in(tmp_path)
-    twin = compiled.Compiled(model, said.append)
+    twin = compiled.Compiled(model, "MKL", said.append)
     with torch.no_grad():
         assert torch.equal(twin(ids), model(ids)) and torch.equal(twin(ids), model(ids))
     assert len(said) == 1 and "compiler" in said[0]
 
 
 @pytest.mark.slow
-def test_one_compilation_serves_every_length_of_the_text(make_gpt, tmp_path):
+@pytest.mark.parametrize("library", ["MKL", "oneDNN"])
+def test_one_compilation_serves_every_length_of_the_text(library, make_gpt, tmp_path, monkeypatch):
     from torch._dynamo.utils import counters
 
     from model.generate import generate
 
     counters.clear()
+    monkeypatch.setattr(products, "LARGE", 1)
     model, prompt = make_gpt(), torch.randint(50, (2, 3))
     compiled.keep_in(tmp_path)
-    twin = compiled.Compiled(model, pytest.fail, dynamic=True)
+    twin = compiled.decoder(model, library, pytest.fail)
     fast = torch.stack(list(generate(model, prompt, 40, decode=twin)))
     assert torch.equal(fast, torch.stack(list(generate(model, prompt, 40))))
     assert counters["stats"]["unique_graphs"] == 1

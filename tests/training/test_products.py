@@ -1,5 +1,6 @@
 """Products by oneDNN are products."""
 
+import os
 import subprocess
 import sys
 
@@ -31,9 +32,6 @@ def test_every_shape_and_layout_in_either_library(M, K, N, turned, monkeypatch):
     for large in (1, 2**60):  # oneDNN always, and never
         monkeypatch.setattr(products, "LARGE", large)
         close(products.mm(a, b), a, b)
-        out = torch.full((M, N), torch.nan)
-        assert products.mm_out(a, b, out=out) is out
-        close(out, a, b)
         close(products.addmm(bias, a, b), a, b, bias)
         close(products.addmm(bias, a, b, beta=0.5), a, b, 0.5 * bias)
         close(products.addmm(torch.randn(M, N), a, b, beta=0), a, b)
@@ -53,7 +51,6 @@ def test_what_onednn_cannot_have_goes_to_mkl(monkeypatch):
         products.mm(a[0], b)
     with pytest.raises(RuntimeError, match="batch"):
         products.bmm(a.expand(2, 4, 600), b.expand(3, 600, 600))
-    close(products.mm_out(a, b, out=torch.empty(0)), a, b)
     for bias in (torch.full((1,), 3.0).expand(600), torch.randn(1200)[::2], torch.randn(600, 3)[:, 1]):
         close(products.addmm(bias, a, b), a, b, bias)  # which oneDNN would read as if it were contiguous
 
@@ -89,3 +86,41 @@ def test_a_process_that_chose_it_computes_the_same_gradients():
     done = subprocess.run([sys.executable, "-c", TRAINED], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == 5  # two forward, two for the weights, one for the input of the second
+
+
+COMPILED = """
+import sys
+import torch
+from torch import nn
+from torch._inductor.utils import run_and_get_code
+from training import compiled, products
+products.LARGE, asked = 1, []
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(48, 96), nn.GELU(), nn.Linear(96, 48, bias=False))
+x = torch.randn(5, 48)
+def gradients(model):
+    net.zero_grad()
+    out = model(x)
+    out.square().mean().backward()
+    return [out.detach(), *(weight.grad.clone() for weight in net.parameters())]
+before = gradients(net)
+products.install()
+products.onednn, kept = lambda *a: asked.append(1) or kept(*a), products.onednn
+twin = compiled.Compiled(net, "oneDNN", sys.exit, dynamic=True)
+found, (forward, backward) = run_and_get_code(lambda: gradients(twin))
+for old, new in zip(before, found, strict=True):
+    torch.testing.assert_close(new, old, atol=1e-7, rtol=1e-4)
+calls = "torch.ops.mkldnn._linear_pointwise.default("
+print(len(asked), forward.count(calls), backward.count(calls))
+"""
+
+
+@LIBRARY
+@pytest.mark.slow
+def test_a_compiled_graph_calls_it_without_python_in_between(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=300,
+        env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0", "2", "3"]  # backward: both weights, and the input of the second
