@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 
 from dashboard import evidence, heads
 from dashboard.logger import Logger
+from dashboard.recording import plain
 from dashboard.terminal import Progress
 from data.batches import validation_windows
 from data.store import TokenStore
@@ -188,7 +189,7 @@ class Watch(Companion):
             self.progress.say(f"evaluating on {tokens:,} tokens, the whole validation split")
         best, text = super().evaluate(model, state), self.text
         nats, targets = state.val_loss, len(text.validation) - 1
-        bits = bits_per_byte(nats, targets, text.validation_bytes, text.unknown_bytes)
+        bits = bits_per_byte(nats, targets, text.bytes["validation"], text.unknown_bytes)
         self.write(state, {"val/loss": nats, "val/bpb": bits})
         self.progress.evaluated(state.step, nats, best, self.rate)
         if self.config.log.histograms:
@@ -211,7 +212,7 @@ class Watch(Companion):
                 self.progress.say(f"no maps for the Attention tab: {error}")
         scores = heads.probe_scores(read)
         self.write(state, heads.layer_maxima(scores))
-        state.heads.append([state.step, {name: rounded(score) for name, score in scores.items()}])
+        state.heads.append([state.step, {name: plain(score) for name, score in scores.items()}])
         return scores
 
     def draw(self, model: GPT, state: State, scores: dict[str, Tensor]) -> None:
@@ -246,11 +247,6 @@ def make_probes(text: TokenStore, length: int) -> dict[str, Tensor]:
     end = text.tokenizer.end_of_text
     repeats = heads.repeated_tokens(text.tokenizer.vocab_size, length, 0, () if end is None else (end,))
     return {"text": torch.from_numpy(text.validation[:length].astype("int64")), "repeats": repeats}
-
-
-def rounded(score: Tensor) -> list[list[float]]:
-    """(L, H) as plain data."""
-    return [[round(value, 4) for value in row] for row in score.tolist()]
 
 
 def heads_in_words(state: State) -> list[str]:

@@ -25,8 +25,7 @@ def induction(weights: Tensor, tokens: Tensor) -> Tensor:
     """mean over t of Σ w[t, s + 1] over earlier copies s of token t: attention to what followed it last time.
 
     A copy just before t is left out, since what followed it is t itself. Olsson et al. 2022 (arXiv
-    2209.11895) call this prefix matching and measure it on random tokens repeated, where only the repetition
-    can help. TransformerLens' `detect_head` has the same pattern but averages over all rows.
+    2209.11895) call this prefix matching and measure it where only the repetition can help.
     """
     copies = _earlier_copies(tokens.to(weights.device))
     successors = torch.zeros_like(copies)

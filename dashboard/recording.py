@@ -72,15 +72,15 @@ def log_attention(
         "causal": not ahead if causal is None else bool(causal),
         "tokens": [token_label(token[: 2 * COLUMNS], COLUMNS) for token in tokens],
         "scores": {},
-        "loss": _plain(loss),
-        "ablation": _plain(ablation),
-        "gain": _plain(gain),
+        "loss": plain(loss),
+        "ablation": plain(ablation),
+        "gain": plain(gain),
         "about": about,
     }
     read_header(_json(header), len(layers) + 1)  # refuses a shape before anything is computed for it
     found = _scores(layers, tokens) if scores is None else scores
-    plain = {name: _plain(values) for name, values in found.items()}
-    header["scores"] = {name: values for name, values in plain.items() if np.isfinite(values).all()}
+    numbers = {name: plain(values) for name, values in found.items()}
+    header["scores"] = {name: values for name, values in numbers.items() if np.isfinite(values).all()}
     first = _json(header)
     read_header(first, len(layers) + 1)
     _write(writer, tag, [first, *(_map(layer, header["causal"]) for layer in layers)], int(step))
@@ -106,14 +106,15 @@ def _tensor(values) -> Tensor:
     return values.detach() if isinstance(values, Tensor) else torch.tensor(np.asarray(values, np.float32))
 
 
-def _plain(values) -> float | list | None:
+def plain(values) -> float | list | None:
     """Numbers as JSON has them, to four places."""
     return None if values is None else (_tensor(values).cpu().double() * 1e4).round().div(1e4).tolist()
 
 
 def _scores(layers: list[Tensor], tokens: Sequence[str]) -> dict[str, Tensor]:
     """Every head score (L, H), read from these tokens."""
-    ids = torch.tensor([tokens.index(token) for token in tokens])
+    ids = {token: id for id, token in enumerate(dict.fromkeys(tokens))}
+    ids = torch.tensor([ids[token] for token in tokens])
     each = [heads.scores(layer[None], ids) for layer in layers]
     return {name: torch.cat([scores[name] for scores in each]) for name in heads.SCORES}
 

@@ -48,11 +48,6 @@ class TokenStore:
     fingerprint: str
 
     @property
-    def validation_bytes(self) -> int:
-        """What bits per byte are counted over."""
-        return self.bytes["validation"]
-
-    @property
     def first_token(self) -> int:
         """Where text without a prompt starts: end of text, else a newline, else the most frequent token."""
         if self.tokenizer.end_of_text is not None:
@@ -71,10 +66,8 @@ class TokenStore:
             f"{tokens} tokens, vocabulary {self.tokenizer.vocab_size:,}, fingerprint {self.fingerprint}",
         ]
         if self.unknown_characters:
-            lines.append(
-                f"{self.unknown_characters:,} characters of the validation text are not in the training text "
-                f"and became <unk> ({self.unknown_bytes:,} bytes)"
-            )
+            unknown = f"{self.unknown_characters:,} characters ({self.unknown_bytes:,} bytes)"
+            lines.append(f"{unknown} of the validation text are not in the training text and became <unk>")
         return "\n".join(lines)
 
 
@@ -104,7 +97,13 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], N
         except OSError as error:
             why = f"cannot keep the prepared text in {folder.parent} ({error.strerror})"
             raise ValueError(f"{why}; make room there, or set CLEARHEAD_CACHE to another folder") from error
-    return _open(folder, corpus.name)
+    meta = _meta(folder)
+    return TokenStore(
+        name=corpus.name,
+        tokenizer=Tokenizer.load(folder / "tokenizer.json"),
+        **{split: np.memmap(folder / f"{split}.bin", meta["dtype"], "r") for split in SPLITS},
+        **{key: meta[key] for key in KEPT},
+    )
 
 
 def _place(corpus: Corpus, config: TokenizerConfig, given: Tokenizer | None) -> Path:
@@ -132,16 +131,6 @@ def _meta(folder: Path) -> dict | None:
         return None
 
 
-def _open(folder: Path, name: str) -> TokenStore:
-    meta = _meta(folder)
-    return TokenStore(
-        name=name,
-        tokenizer=Tokenizer.load(folder / "tokenizer.json"),
-        **{split: np.memmap(folder / f"{split}.bin", meta["dtype"], "r") for split in SPLITS},
-        **{key: meta[key] for key in KEPT},
-    )
-
-
 def _build(
     folder: Path, corpus: Corpus, config: TokenizerConfig, given: Tokenizer | None, say: Callable
 ) -> None:
@@ -165,10 +154,8 @@ def _build(
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     if given is None and config.name == "bpe" and tokenizer.vocab_size != config.vocab_size:
-        say(
-            f"the tokenizer has {tokenizer.vocab_size:,} tokens, not {config.vocab_size:,}: "
-            "nothing else in the text repeats"
-        )
+        has = f"the tokenizer has {tokenizer.vocab_size:,} tokens, not {config.vocab_size:,}"
+        say(f"{has}: nothing else in the text repeats")
     say(f"text prepared in {time.monotonic() - started:.1f} s and kept in {folder}")
 
 
@@ -202,9 +189,7 @@ def _tokenize(corpus: Corpus, tokenizer: Tokenizer, folder: Path, say: Callable)
     if not writers["train"].tokens:
         raise ValueError(f"{corpus.name}: there is no text in it")
     if not writers["validation"].tokens:
-        raise ValueError(
-            f"{corpus.name}: too little text to keep any for validation; add some, or data.val_path"
-        )
+        raise ValueError(f"{corpus.name}: too little text, none for validation; add some, or data.val_path")
     hashes = [tokenizer.fingerprint, *(writers[split].hash.hexdigest() for split in SPLITS)]
     counted = ("documents", "bytes", "tokens")
     return {

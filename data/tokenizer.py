@@ -176,8 +176,6 @@ VISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterator[str]) -> Tokenizer:
     """A tokenizer for these texts: the same for the same texts, wherever and whenever it is trained."""
-    if config.path:
-        return Tokenizer.load(config.path)
     if config.name == "byte":
         return Tokenizer(_byte())
     if config.name == "char":

@@ -80,11 +80,10 @@ def save(run: Path, model: GPT, optimizers: list[torch.optim.Optimizer], state: 
             (beside / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
             for path in beside.iterdir():
                 _sync(path)
-        except SafetensorError as error:  # what it makes of a full disk
+        except BaseException as error:
             shutil.rmtree(beside, ignore_errors=True)
-            raise OSError(str(error)) from error
-        except BaseException:
-            shutil.rmtree(beside, ignore_errors=True)
+            if isinstance(error, SafetensorError):  # what it makes of a full disk
+                raise OSError(str(error)) from error
             raise
         _sync(beside)
         os.replace(beside, target)
@@ -153,8 +152,7 @@ def find(run: Path, which: str = "last", say=lambda line: None) -> Path:
         return chosen[0]
     wanted = named_by(run, which)
     for folder in dict.fromkeys(([wanted] if wanted else []) + folders[::-1]):
-        problem = fault(folder)
-        if problem is None:
+        if not (problem := fault(folder)):
             return folder
         say(f"skipped {folder}: {problem}")
     raise ValueError(f"{run} has no sound checkpoint")

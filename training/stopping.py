@@ -34,12 +34,11 @@ class State:
     def changed(self, now: dict) -> list[str]:
         """Take note of the circumstances from here on; in words, what they change of a run that goes on."""
         was, self.circumstances = self.circumstances or now, now
-        different = [key for key in now if was.get(key) != now[key]]
-        lines = [f"{key} is {now[key]}, was {was.get(key)}" for key in different]
+        lines = {key: f"{key} is {n}, was {was[key]}" for key, n in now.items() if was.get(key, n) != n}
         return [
             f"{line}: the learning rate falls otherwise from here on" if key == "train.max_steps"
             else f"no longer bit-exact: {line}"
-            for key, line in zip(different, lines, strict=True)
+            for key, line in lines.items()
         ]
 
     def evaluated(self, val_loss: float) -> bool:

@@ -43,7 +43,6 @@ def test_what_is_stored_is_the_text(text, kind):
     pieces = [made.tokenizer.decode(ids[:-1]) for ids in (made.train, made.validation)]
     assert "".join(pieces) == TEXT
     assert made.bytes == {"train": len(pieces[0].encode()), "validation": len(pieces[1].encode())}
-    assert made.validation_bytes == made.bytes["validation"]
     assert made.tokens == {"train": len(made.train), "validation": len(made.validation)}
     assert made.documents == {"train": 1, "validation": 1}
     assert made.train.dtype == np.uint16
