@@ -1,7 +1,8 @@
-"""The same loss in less time: python -m benchmarks.race <tiny Shakespeare> [quick full step] [seeds]
+"""The same loss in less time: python -m benchmarks.race <text> [quick full step] [seeds]
 
-Characters, the last tenth is validation, measured whole; a run's length is fixed beforehand. Runs go one
-after the other, each in a process of its own, on nothing else's time:
+The text is a file, for the published figures tiny Shakespeare, or a choice of data= such as pydocs.
+Characters; the validation split (of a file its last tenth) is measured whole; a run's length is fixed
+beforehand. Runs go one after the other, each in a process of its own, on nothing else's time:
 
     quick    shakespeare_quick and nanogpt_cpu, both to their end; compared on `wall`, from the start of the
              process, looking aside
@@ -39,9 +40,9 @@ LOWEST = 1750  # the step at which nanoGPT's run for a GPU is best
 
 def run(text: str, folder: Path, *words: str) -> list[dict]:
     """Train; the lines of its metrics.jsonl."""
-    data = ["data=file", f"data.path={text}", "tokenizer=char"]
+    data = ["data=file", f"data.path={text}"] if os.path.isabs(text) else [f"data={text}"]
     folder.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "train.py", *data, *words, f"run_dir={folder}"]
+    command = [sys.executable, "train.py", *data, "tokenizer=char", *words, f"run_dir={folder}"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
@@ -98,14 +99,15 @@ def races(text: str, scratch: Path, which: str, seeds: tuple[int, ...]) -> None:
 
 
 if __name__ == "__main__":
-    os.chdir(Path(__file__).resolve().parent.parent)
     text, *words = sys.argv[1:]
+    text = os.path.abspath(text) if os.path.exists(text) else text
+    os.chdir(Path(__file__).resolve().parent.parent)
     chosen = [word for word in words if not word.isdigit()] or [*SEEDS, "step"]
     seeds = tuple(int(word) for word in words if word.isdigit())
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["CLEARHEAD_CACHE"] = str(Path(scratch) / "cache")
         for which in chosen:
             if which == "step":
-                steps(os.path.abspath(text), Path(scratch))
+                steps(text, Path(scratch))
                 continue
-            races(os.path.abspath(text), Path(scratch), which, seeds or SEEDS[which])
+            races(text, Path(scratch), which, seeds or SEEDS[which])
