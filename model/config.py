@@ -32,6 +32,7 @@ class ModelConfig:
     d_ff: int | None = None
     context_length: int = 128
     dropout: float = 0.0
+    token_dropout: float = 0.0
     attention_dropout: float = 0.0
     norm: str = "rmsnorm"
     norm_weight: bool = True
@@ -50,6 +51,7 @@ class ModelConfig:
         choose("model.norm", self.norm, NORMS)
         choose("model.mlp", self.mlp, MLPS)
         between("model.dropout", self.dropout, 0, 0.99)
+        between("model.token_dropout", self.token_dropout, 0, 0.99)
         between("model.attention_dropout", self.attention_dropout, 0, 0.99)
         between("model.norm_eps", self.norm_eps, 1e-12, 0.1)
         if self.d_head is None:

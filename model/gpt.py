@@ -50,8 +50,12 @@ def make_qk_norm(config: ModelConfig, gain: float) -> nn.Module | None:
     return norm
 
 
-def make_dropout(share: float) -> nn.Module:
-    return nn.Dropout(share) if share else nn.Identity()
+def make_dropout(config: ModelConfig) -> nn.Module:
+    """Dropout of single numbers, and of whole tokens: of a token's embedding, or of all that a branch would
+    add to it (per token what stochastic depth is per text: Huang et al. 2016, arXiv 1603.09382)."""
+    if not (config.dropout or config.token_dropout):
+        return nn.Identity()
+    return nn.Sequential(nn.Dropout(config.dropout), nn.Dropout1d(config.token_dropout))
 
 
 class BigramEmbedding(nn.Embedding):
@@ -104,7 +108,7 @@ class Block(nn.Module):
             dropout=config.attention_dropout, attend=ATTEND[attention.name],
         )
         self.mlp = SwiGLU(config) if config.mlp == "swiglu" else MLP(config)
-        self.dropout = make_dropout(config.dropout)
+        self.dropout = make_dropout(config)
 
     def forward(self, x: Tensor, *, rotate=None, bias=None, cache=None, record=None) -> Tensor:
         places = {"rotate": rotate, "bias": bias, "cache": cache, "record": record}
@@ -125,7 +129,7 @@ class GPT(nn.Module):
         self.pairs = BigramEmbedding(vocab_size, config.d_model) if config.bigram_embedding else None
         self.position = ENCODINGS[position.name](config, position)
         self.embed_norm = make_norm(config) if config.embed_norm else nn.Identity()
-        self.dropout = make_dropout(config.dropout)
+        self.dropout = make_dropout(config)
         self.blocks = nn.ModuleList(Block(config, attention) for _ in range(config.n_layers))
         self.norm = make_norm(config)
         self.head = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)

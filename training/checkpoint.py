@@ -181,12 +181,13 @@ def restore(folder: Path, model: GPT, optimizers: list[torch.optim.Optimizer]) -
     """Put a checkpoint's weights and optimizer memory into place; returns where the run stood.
 
     ValueError where it does not fit the model."""
-    if weights.read_config(folder) != model.describe():
+    saved = weights.load(folder)
+    if saved.describe() != model.describe():
         raise ValueError(f"{folder}: its config.json describes another model than the settings do")
+    model.load_state_dict(saved.state_dict())
     try:
-        model.load_state_dict(load_file(folder / "model.safetensors"))
         tensors = load_file(folder / "training_state.safetensors")
-    except (OSError, RuntimeError, SafetensorError) as error:
+    except (OSError, SafetensorError) as error:
         raise ValueError(f"{folder}: {error}") from error
     parameters = dict(model.named_parameters())
     owner = {p: optimizer for optimizer in optimizers for g in optimizer.param_groups for p in g["params"]}

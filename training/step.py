@@ -15,18 +15,9 @@ class NotFinite(ArithmeticError):
 
 
 def train_step(
-    model: nn.Module,
-    optimizers: list[torch.optim.Optimizer],
-    x: Tensor,
-    y: Tensor,
-    *,
-    step: int,
-    seed: int,
-    factor: float,
-    grad_accum: int = 1,
-    grad_clip: float | None = None,
-    dtype: str = "float32",
-    world: World | None = None,
+    model: nn.Module, optimizers: list[torch.optim.Optimizer], x: Tensor, y: Tensor, *,
+    step: int, seed: int, factor: float, grad_accum: int = 1, grad_clip: float | None = None,
+    dtype: str = "float32", world: World | None = None,
 ) -> tuple[float, float]:
     """The loss of the guesses for y (B, T) after x (B, T), and its gradient's norm; one update is made.
 

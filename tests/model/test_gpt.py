@@ -82,6 +82,17 @@ def test_pairs_are_looked_up_by_both_tokens_and_refused_for_large_vocabularies(m
         make_gpt(vocab_size=513, bigram_embedding=True)
 
 
+def test_token_dropout_drops_all_features_of_a_token(make_gpt):
+    drop, x = make_gpt(token_dropout=0.25).blocks[0].dropout, torch.full((40, 50, 6), 3.0)
+    assert torch.equal(drop.eval()(x), x)
+    torch.manual_seed(0)
+    dropped = drop.train()(x)
+    assert torch.equal(dropped, dropped[..., :1].expand_as(x))
+    assert dropped.unique().tolist() == [0.0, 4.0]  # 3 / (1 − 1/4)
+    assert (dropped[..., 0] == 0).float().mean().item() == pytest.approx(0.25, abs=0.04)
+    assert 0 < (dropped[0, :, 0] == 0).sum() < 50  # some tokens of every text
+
+
 def test_every_weight_reaches_the_logits(make_gpt):
     for settings in [{}, *VARIANTS]:
         model = make_gpt("learned", **settings).train()

@@ -43,7 +43,17 @@ def run(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("settings", [{}, {"tie_embeddings": True}], ids=str)
+def test_a_checkpoint_from_before_a_setting_was_there_is_gone_on_from(run):
+    folder = checkpoint.find(run)
+    config = json.loads((folder / "config.json").read_text())
+    del config["model"]["token_dropout"], config["model"]["bigram_embedding"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert checkpoint.restore(folder, *setting()).step == 2
+    with pytest.raises(ValueError, match="another model"):
+        checkpoint.restore(folder, *setting(token_dropout=0.1))
+
+
+@pytest.mark.parametrize("settings", [{}, {"tie_embeddings": True}, {"token_dropout": 0.2}], ids=str)
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 def test_two_and_two_steps_are_four(tmp_path, optimizer, settings):
     model, optimizers = setting(optimizer, **settings)

@@ -58,9 +58,10 @@ def test_the_gradient_is_clipped_to_the_norm_that_was_asked():
     assert norm > 0.01 and clipped == pytest.approx(0.01, rel=1e-3)
 
 
-def test_dropouts_noise_is_a_function_of_seed_and_step():
+@pytest.mark.parametrize("settings", [{"dropout": 0.5}, {"token_dropout": 0.5}], ids=str)
+def test_dropouts_noise_is_a_function_of_seed_and_step(settings):
     def loss(step, seed):
-        model, optimizers, x, y = setting(dropout=0.5)
+        model, optimizers, x, y = setting(**settings)
         torch.manual_seed(123)
         return train_step(model, optimizers, x, y, step=step, seed=seed, factor=0.0)[0]
 
