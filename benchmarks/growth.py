@@ -2,7 +2,8 @@
 
 From the default model, one thing at a time: context, width, depth, batch; each in a process of its own, in
 float32, eagerly, with AdamW. Where the context grows, `attention=explicit` stands beside the fused kernel: it
-keeps every weight, T² of them. The last line is the default batch shared by two processes of a thread each.
+keeps every weight, T² of them. Last, batches shared by two processes of one thread each stand beside one
+process of two.
 
     ms        a step, the median of at least five
     MB        resident memory that the steps added to the process
@@ -11,7 +12,6 @@ keeps every weight, T² of them. The last line is the default batch shared by tw
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +50,7 @@ GROWTH = {
     "depth": ("model.n_layers", [1, 2, 4, 8, 16], []),
     "batch": ("train.batch_size", [2, 4, 8, 16, 32, 64], []),
 }
+SHARED = {"train.batch_size": [4, 16, 64], "model.d_model": [64, 512], "model.context_length": [512]}
 
 
 def step(*words: str, start: tuple[str, ...] = ()) -> tuple[float, float]:
@@ -94,8 +95,10 @@ if __name__ == "__main__":
             tokens = batch * (size if name.startswith("context") else 128)
             print(f"{size:>8}{time:>10.1f}{memory:>9.0f}{1000 * memory / tokens:>10.1f}", flush=True)
     two = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python", sys.executable)
-    alone = statistics.median(step()[0] for _ in range(3))
-    both = statistics.median(step(start=two)[0] for _ in range(3))
-    print(f"\none process {alone:.1f} ms, two of one thread each {both:.1f} ms a step of the same batch")
+    print(f"\n{'ms a step, by processes':<26}{'one':>10}{'two':>9}")
+    for key, sizes in SHARED.items():
+        for size in sizes:
+            one, both = (step(f"{key}={size}", start=start)[0] for start in ((), two))
+            print(f"{key + '=' + str(size):<26}{one:>10.1f}{both:>9.1f}", flush=True)
     if len(sys.argv) > 1:
         draw(table, sys.argv[1])
