@@ -11,7 +11,7 @@ from settings import ORIGINS, Wrong, build, flatten, folder_given, load_config
 RESUMABLE = ["train.max_steps", "train.max_minutes", "train.target_loss", "train.patience"]  # and log.*
 RESUMABLE += ["train.eval_every", "train.checkpoint_every", "train.keep", "train.device", "train.compile"]
 INHERITED = ("model.", "position.", "tokenizer.")  # what weights depend on, for init_from
-DROPOUTS = ("model.dropout", "model.attention_dropout")
+DROPOUTS = ("model.dropout", "model.token_dropout", "model.attention_dropout")
 
 
 def over_saved(schema: type, values: dict[str, Any], typed: Iterable[str], groups: Iterable[str]) -> dict:

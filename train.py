@@ -145,6 +145,8 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
     loop = replace(loop, dtype=world.told(precision(loop, model)))
     weights = sum(weight.numel() for weight in model.parameters())
     say(f"model    {weights:,} parameters, {loop.dtype}: {summary(config)}")
+    if config.model.attention_dropout and loop.device == "cpu":
+        say("model    attention_dropout: the fused kernel cannot drop weights on a CPU; all are kept instead")
     if loop.dtype == "bfloat16" and not has_bfloat16(loop.device):
         say("model    this processor is not made for bfloat16: train.dtype=float32 is many times faster here")
 

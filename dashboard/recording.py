@@ -27,18 +27,9 @@ AVERAGED = "nn.MultiheadAttention averages its heads unless average_attn_weights
 
 
 def log_attention(
-    writer: SummaryWriter,
-    tag: str,
-    weights: Tensor | np.ndarray | Sequence,
-    tokens: Sequence[str],
-    step: int,
-    *,
-    causal: bool | None = None,
-    scores: dict | None = None,
-    loss: Sequence[float] | None = None,
-    ablation: Sequence | None = None,
-    gain: float | None = None,
-    about: str = "",
+    writer: SummaryWriter, tag: str, weights: Tensor | np.ndarray | Sequence, tokens: Sequence[str],
+    step: int, *, causal: bool | None = None, scores: dict | None = None, loss: Sequence[float] | None = None,
+    ablation: Sequence | None = None, gain: float | None = None, about: str = "",
 ) -> None:
     """Record what every head looked at, for TensorBoard's Attention tab.
 

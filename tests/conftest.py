@@ -1,12 +1,16 @@
 """What the tests share: models whose every weight is drawn again, since zeros hide faults."""
 
 import os
+import signal
 
 import pytest
 import torch
 
 from model.config import AttentionConfig, ModelConfig, PositionConfig
 from model.gpt import GPT
+
+# A shell starts its background jobs with Ctrl-C ignored, and all that they start: a test of it would wait.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

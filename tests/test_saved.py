@@ -148,6 +148,8 @@ def test_init_from_takes_the_architecture_and_nothing_else(saved):
     old = load_config(saved / "config.yaml", train.TrainConfig)
     new = command.configure(TRAIN, [f"init_from={saved}", "data=stdlib", "model.dropout=0.1"])
     assert new.model == replace(old.model, dropout=0.1)
+    tokens = command.configure(TRAIN, [f"init_from={saved}", "data=stdlib", "model.token_dropout=0.1"])
+    assert tokens.model == replace(old.model, token_dropout=0.1)
     assert new.position == old.position
     assert new.tokenizer == replace(old.tokenizer, path=str(saved / "tokenizer.json"))
     assert (new.data.source, new.data.path, new.train.seed) == ("stdlib", None, 1)

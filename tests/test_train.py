@@ -22,7 +22,7 @@ from data.store import cache_folder
 from model.config import ModelConfig, PositionConfig
 from model.gpt import GPT
 from model.position import ENCODINGS
-from training import checkpoint
+from training import checkpoint, speed
 from training.step import NotFinite
 from training.stopping import State
 
@@ -145,7 +145,7 @@ def test_after_an_early_interruption_the_best_is_not_the_untrained_model(here, m
     ids=str,
 )
 def test_a_run_in_pieces_is_the_run_in_one_go(here, monkeypatch, settings):
-    settings = ["model.dropout=0.2", *settings]
+    settings = ["model.dropout=0.2", "model.token_dropout=0.1", *settings]
     whole = run("run_dir=whole", *settings)
     with monkeypatch.context() as patch:
         stop_after(patch, 1)
@@ -183,9 +183,19 @@ def test_a_finished_run_has_nothing_to_do_and_more_steps_go_on(here):
 def test_other_circumstances_are_said_to_end_bit_exactness(here, monkeypatch):
     run("run_dir=out")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    units = speed.has_bfloat16("cpu")
+    monkeypatch.setattr(speed, "has_bfloat16", lambda device: not units)
     said = []
     train.train(train.configure(["resume=out", "train.max_steps=7"]), say=said.append)
     assert f"resume   no longer bit-exact: threads is 7, was {THREADS}" in said
+    assert f"resume   no longer bit-exact: bfloat16 units is {not units}, was {units}" in said
+
+
+def test_attention_dropout_is_said_to_cost_the_fused_kernel(here):
+    said = []
+    words = ["data=file", "data.path=text.txt", *SMALL, "model.attention_dropout=0.1", "train.max_steps=1"]
+    train.train(train.configure(words), words, say=said.append)
+    assert sum("the fused kernel cannot drop weights" in line for line in said) == 1
 
 
 @pytest.mark.slow
