@@ -151,7 +151,7 @@ def set_up(config: TrainConfig, words: Sequence[str], world, say: Callable[[str]
         say("model    this processor is not made for bfloat16: train.dtype=float32 is many times faster here")
 
     # Where the run stands
-    state = State(fingerprint=text.fingerprint, start=text.first_token)
+    state = State(text.fingerprint, text.first_token, untrained=not config.init_from)
     if resumed:
         state = checkpoint.restore(checkpoint.find(resumed, "last", say), model, optimizers)
         if state.fingerprint != text.fingerprint:
@@ -283,6 +283,8 @@ def report(result: Result) -> None:
     state = result.state
     if state.best_val_loss is not None:
         since = "" if state.best_step or state.val_step else ", before any training, and not measured since"
+        if state.val_loss > state.best_val_loss + 0.1:
+            since = f"; {state.val_loss:.4f} at step {state.val_step}: fewer steps, or model.token_dropout?"
         print(f"best     val loss {state.best_val_loss:.4f} at step {state.best_step}{since}")
     for line in result.heads:
         print(f"heads    {line}")

@@ -125,7 +125,7 @@ class Watch(Companion):
         # What a lost process looked at before the first step is looked at again.
         self.logger = Logger(folder, resume_step=(state.step or -1) if config.resume else None)
         self.logger.config((folder / "config.yaml").read_text(encoding="utf-8"))
-        self.progress = Progress(config.train.max_steps, state.step)
+        self.progress = Progress(config.train.max_steps)
         self.started = started - state.wall  # as if earlier processes had been this one
         self.aside = 0.0  # seconds of looking, which are on neither clock
         self.looking: float | None = None  # since when

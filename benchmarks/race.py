@@ -100,9 +100,11 @@ def races(text: str, scratch: Path, which: str, seeds: tuple[int, ...]) -> None:
 
 
 if __name__ == "__main__":
-    text, *words = sys.argv[1:]
-    text = os.path.abspath(text) if os.path.exists(text) else text
+    text, *words = sys.argv[1:] or [""]
+    text = os.path.abspath(text) if os.path.isfile(text) else text
     os.chdir(Path(__file__).resolve().parent.parent)
+    if not (os.path.isabs(text) or Path("conf", "data", f"{text}.yaml").exists()):
+        sys.exit(f"{text or 'no text'}: neither a file nor a choice of data=\n\n{__doc__}")
     chosen = [word for word in words if not word.isdigit()] or [*SEEDS, "step"]
     seeds = tuple(int(word) for word in words if word.isdigit())
     with tempfile.TemporaryDirectory() as scratch:

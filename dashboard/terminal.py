@@ -19,17 +19,18 @@ class Progress:
     the first step, at every evaluation, and otherwise at most every ten seconds.
     """
 
-    def __init__(self, max_steps: int, step: int = 0, stream: TextIO | None = None) -> None:
-        self.max_steps, self.first = max_steps, step
+    def __init__(self, max_steps: int, stream: TextIO | None = None) -> None:
+        self.max_steps, self.first = max_steps, max_steps
         self.stream = stream or sys.stdout
         self.live = self.stream.isatty()
-        self.started = time.monotonic()
         self.shown_at = -1e9
         self.val_loss: float | None = None
         self.val_step = 0
 
     def step(self, step: int, loss: float, tokens_per_second: float) -> None:
-        """After a training step."""
+        """After a training step. What the first takes, which may compile, says nothing of the others."""
+        if self.first == self.max_steps:
+            self.first, self.started = step, time.monotonic()
         if time.monotonic() - self.shown_at >= (0.1 if self.live else 10):
             self._show(step, f"loss {loss:.4f}", tokens_per_second)
 

@@ -53,9 +53,8 @@ def make_qk_norm(config: ModelConfig, gain: float) -> nn.Module | None:
 def make_dropout(config: ModelConfig) -> nn.Module:
     """Dropout of single numbers, and of whole tokens: of a token's embedding, or of all that a branch would
     add to it (per token what stochastic depth is per text: Huang et al. 2016, arXiv 1603.09382)."""
-    if not (config.dropout or config.token_dropout):
-        return nn.Identity()
-    return nn.Sequential(nn.Dropout(config.dropout), nn.Dropout1d(config.token_dropout))
+    parts = nn.Dropout(config.dropout), nn.Dropout1d(config.token_dropout)
+    return nn.Sequential(*(part for part in parts if part.p))
 
 
 class BigramEmbedding(nn.Embedding):
@@ -63,7 +62,8 @@ class BigramEmbedding(nn.Embedding):
     2025, arXiv 2501.16975); the first token has one of its own. (V + 1) · V rows; ValueError for V > 512."""
     def __init__(self, vocab_size: int, d_model: int) -> None:
         if vocab_size > 512:
-            raise ValueError(f"model.bigram_embedding=true: {vocab_size}² pairs are too many for a table")
+            many = f"{vocab_size}² pairs are too many for a table"
+            raise ValueError(f"model.bigram_embedding=true: {many}; use tokenizer=char or byte")
         super().__init__((vocab_size + 1) * vocab_size, d_model)
         self.vocab_size = vocab_size
 

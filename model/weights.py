@@ -34,31 +34,24 @@ def save(model: GPT, folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(model.describe(), indent=2), encoding="utf-8")
 
 
-def read_config(folder: Path) -> dict:
-    """config.json as it stands, plain data. ValueError where there is none."""
-    try:
-        return json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{folder} holds no readable model: {type(error).__name__}: {error}") from error
-
-
 def load(folder: Path, *, device: str | torch.device = "cpu") -> GPT:
     """The model in `folder`, in eval mode. ValueError where the files are missing, damaged or do not fit
     each other; nothing larger than the file is ever allocated."""
-    settings = read_config(folder)
     try:
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = ModelConfig(**settings["model"])
         parts = PositionConfig(**settings["position"]), AttentionConfig(**settings["attention"])
         with safe_open(folder / "model.safetensors", "pt", device=str(device)) as file:
-            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+            pieces = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            shapes = {name: f"{piece.get_dtype()} {piece.get_shape()}" for name, piece in pieces.items()}
             if config.n_layers > len(shapes):
                 raise ValueError(f"{config.n_layers} layers by config.json, but {len(shapes)} tensors")
             model = empty(settings["vocab_size"], config, *parts)
-            wanted = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+            wanted = {name: f"F32 {list(t.shape)}" for name, t in model.state_dict().items()}
             if odd := sorted(name for name in wanted | shapes if wanted.get(name) != shapes.get(name)):
                 found, meant = shapes.get(odd[0]), wanted.get(odd[0])
                 raise ValueError(f"{odd[0]} is {found} in the file, {meant} by config.json")
             model.load_state_dict({name: file.get_tensor(name) for name in shapes}, assign=True)
-    except (OSError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{folder} holds no readable model: {type(error).__name__}: {error}") from error
     return model.to(device).eval()  # the tables of positions are in no file

@@ -172,8 +172,11 @@ def optimizer_tensors(model: GPT, optimizers: list[torch.optim.Optimizer]) -> di
 def read_state(folder: Path) -> State:
     """Where the run stood. ValueError where the file is not ours."""
     try:
-        return State(**json.loads((folder / "training_state.json").read_text(encoding="utf-8")))
-    except (OSError, TypeError, ValueError) as error:
+        state = State(**json.loads((folder / "training_state.json").read_text(encoding="utf-8")))
+        if folder.name != folder_of(folder, state.step).name:
+            raise ValueError(f"it is of step {state.step}")
+        return state
+    except (OSError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{folder}/training_state.json: {error}") from error
 
 

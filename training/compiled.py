@@ -4,6 +4,7 @@ is worth the time that making it takes."""
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,9 @@ SAVED = {"token": 0.25, "step": 0.1}  # share of the eager time (a step of nano:
 def keep_in(folder: Path) -> None:
     """Let what is compiled stay there for later processes. To be said before an optimizer is made, which
     lets PyTorch settle for a folder that a restart clears."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
+    with suppress(OSError):  # no place there: PyTorch's own folder will do
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
 class Compiled(nn.Module):

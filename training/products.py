@@ -58,8 +58,7 @@ def bmm(a: Tensor, b: Tensor) -> Tensor:
 
 
 def compiler_pass():
-    """For torch.compile: what is worth it in a graph, by oneDNN without Python in between. In its place the
-    graph would call PyTorch's product with `out`, which is MKL's."""
+    """For torch.compile: what is worth it in a graph, by oneDNN without Python in between."""
     from torch._inductor import ir, mkldnn_ir
     from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
     from torch._inductor.lowering import register_lowering

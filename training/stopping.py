@@ -13,6 +13,7 @@ class State:
 
     fingerprint: str = ""  # of the text
     start: int = 0  # the token a text begins with when there is no prompt
+    untrained: bool = False  # whether step 0 knows nothing, and is best only until something else is there
     step: int = 0  # finished steps
     tokens: int = 0
     seconds: float = 0.0  # spent in training steps
@@ -44,7 +45,8 @@ class State:
     def evaluated(self, val_loss: float) -> bool:
         """Take note of a validation loss; True when it is the best so far."""
         self.val_loss, self.val_step = val_loss, self.step
-        if self.best_val_loss is not None and not val_loss < self.best_val_loss:  # nan is no better either
+        first = self.best_val_loss is None or (self.untrained and self.best_step == 0)
+        if not (first or val_loss < self.best_val_loss):  # nan is no better either
             self.waited += 1
             return False
         self.best_val_loss, self.best_step, self.waited = val_loss, self.step, 0

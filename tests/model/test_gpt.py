@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from model.config import ModelConfig, PositionConfig
 from model.gpt import GPT
@@ -70,6 +71,15 @@ def test_a_folder_gives_the_same_model_back(make_gpt, tmp_path, settings):
         assert torch.equal(model(ids), again(ids))
         assert again.describe() == model.describe()
         assert all(parameter.requires_grad for parameter in again.parameters())
+
+
+def test_weights_of_another_type_are_refused(make_gpt, tmp_path):
+    save(make_gpt(), tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    for dtype, name in ((torch.bfloat16, "BF16"), (torch.int64, "I64")):
+        save_file(tensors | {"norm.weight": tensors["norm.weight"].to(dtype)}, tmp_path / "model.safetensors")
+        with pytest.raises(ValueError, match=rf"norm\.weight is {name} .* F32 .* by config\.json"):
+            load(tmp_path)
 
 
 def test_pairs_are_looked_up_by_both_tokens_and_refused_for_large_vocabularies(make_gpt):

@@ -165,3 +165,11 @@ def test_foreign_state_is_a_value_error(run):
         (folder / "training_state.json").write_text(json.dumps(state))
         with pytest.raises(ValueError, match=r"training_state\.json"):
             checkpoint.read_state(folder)
+
+
+def test_a_folder_that_holds_another_step_is_refused(run):
+    steps = checkpoint.steps(run)
+    steps[0].rename(run / "aside")
+    steps[2].rename(steps[0])
+    with pytest.raises(ValueError, match=r"step-00000000/training_state\.json: it is of step 2"):
+        checkpoint.restore(steps[0], *setting())

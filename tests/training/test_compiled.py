@@ -1,5 +1,7 @@
 """The compiled twin, and when it is made."""
 
+import os
+
 import pytest
 import torch
 
@@ -44,6 +46,16 @@ def test_without_a_compiler_it_is_the_model_itself_and_says_so_once(make_gpt, tm
     with torch.no_grad():
         assert torch.equal(twin(ids), model(ids)) and torch.equal(twin(ids), model(ids))
     assert len(said) == 1 and "compiler" in said[0]
+
+
+def test_without_a_place_for_compilations_pytorchs_own_folder_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # so that what is set below goes with the test
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    (tmp_path / "file").touch()
+    compiled.keep_in(tmp_path / "file" / "compiled")
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+    compiled.keep_in(tmp_path / "compiled")
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "compiled")
 
 
 @pytest.mark.slow

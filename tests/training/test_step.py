@@ -115,3 +115,16 @@ def test_whichever_limit_comes_first_ends_the_run():
     assert not state.evaluated(3.5) and "no better" in ended(config, state, 0.5)
     assert state.evaluated(1.9) and "target_loss=2.0" in ended(config, state, 0.5)
     assert "all 10 steps" in ended(config, State(step=10), 0.0)
+
+
+def test_an_untrained_model_is_best_only_until_there_is_another():
+    state = State(untrained=True)
+    assert state.evaluated(7.6)
+    state.step = 3
+    assert state.evaluated(9.0) and (state.best_step, state.best_val_loss, state.waited) == (3, 9.0, 0)
+    state.step = 6
+    assert not state.evaluated(9.1) and state.best_step == 3
+    tuned = State()  # from weights that know something
+    assert tuned.evaluated(2.0)
+    tuned.step = 3
+    assert not tuned.evaluated(2.1) and tuned.best_step == 0
